@@ -48,6 +48,7 @@ var budgets = map[string]budget{
 	"cloud/kube": {limit: 90},
 	// Nodes are written by a dynamic client, as apply writes objects.
 	"cloud/kube/nodes": {limit: 160},
+	"cloud/kube/pools": {like: "cloud/kube/nodes"},
 	// For tests of any controller, whatever it is built on.
 	"reconcile/simtest": {},
 	"snapshot":          {like: "internal/httpretry"},

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
-	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/buffer"
 )
@@ -124,7 +123,7 @@ func (b *buffers) cover(pool types.UID) bool {
 // take.
 func (s *poolState) holdSurplus() {
 	if !s.op.buffers.cover(s.pool.UID) {
-		s.spec.SurplusTTL = 0
+		s.machines.Spec.SurplusTTL = 0
 	}
 }
 
@@ -226,7 +225,7 @@ func (b *buffers) input(asked map[types.NamespacedName]bufferAsk, pools map[stri
 		return in
 	}
 	now := b.op.now()
-	starting := b.op.demand.starting()
+	starting := b.op.demand.InFlight()
 	ready := map[string]bool{}
 	in.Ready = func(machine string) bool { return ready[machine] }
 	others := buffer.ByNodes(in.Buffers)
@@ -235,7 +234,7 @@ func (b *buffers) input(asked map[types.NamespacedName]bufferAsk, pools map[stri
 		in.Namespaces = c.Namespaces()
 		for v := range c.Nodes() {
 			pool := pools[v.Pool]
-			owned := pool != nil && v.Owned(v.Pool, pool.uid())
+			owned := pool != nil && pool.machines.Owns(&v)
 			if owned {
 				used[v.Pool]++
 			}
@@ -259,10 +258,10 @@ func (b *buffers) input(asked map[types.NamespacedName]bufferAsk, pools map[stri
 		s := pools[name]
 		// Those on standby before those that warm up.
 		slices.SortStableFunc(stock[name], func(x, y nodes.View) int { return cmp.Compare(x.Status.State, y.Status.State) })
-		p := buffer.Pool{Supply: s.supply(stock[name], now)}
+		p := buffer.Pool{Supply: s.machines.Supply(stock[name], now)}
 		p.MaxLaunches, p.Coming = max(0, int(s.pool.Spec.PoolSize)-used[name]), 0 // those that warm up are stock
 		for _, t := range s.recipe.templates {
-			p.Every = append(p.Every, demand.NodeTemplate{Name: t.Name, Node: s.fresh(t.Zone)})
+			p.Every = append(p.Every, s.machines.Launched(t))
 		}
 		in.Pools = append(in.Pools, p)
 	}
@@ -271,21 +270,10 @@ func (b *buffers) input(asked map[types.NamespacedName]bufferAsk, pools map[stri
 
 // good reports whether a standby machine counts for what the pool keeps.
 func (s *poolState) good(v *nodes.View) bool {
-	if i, ok := s.kept.Instance(v.Status.ID); ok && s.recipe.drifted(s.spec.Scope, i) {
+	if i, ok := s.kept.Instance(v.Status.ID); ok && s.recipe.drifted(s.machines.Spec.Scope, i) {
 		return false
 	}
-	return v.Status.Attestation == cloud.AttestedReady || v.Status.Attestation == cloud.AttestedPartly && s.spec.BestEffortImages
-}
-
-// starting has the machines that are being started, and whose Nodes do not say so yet.
-func (d *demandLoop) starting() map[string]bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	out := make(map[string]bool, len(d.inFlight))
-	for id := range d.inFlight {
-		out[id] = true
-	}
-	return out
+	return v.Status.Attestation == cloud.AttestedReady || v.Status.Attestation == cloud.AttestedPartly && s.machines.Spec.BestEffortImages
 }
 
 func byName(a, b types.NamespacedName) int {

@@ -14,9 +14,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-// reasonNoMachine is the Event of a pod that no pool has a machine for.
-const reasonNoMachine = "NoMachineFits"
-
 // recorder writes Events.
 type recorder struct{ writer *kube.Events }
 
@@ -36,9 +33,10 @@ func (r *recorder) node(n *corev1.Node, eventType, reason, note string) {
 	r.writer.Record(corev1.SchemeGroupVersion.WithKind("Node"), n, eventType, reason, note)
 }
 
-func (r *recorder) pod(p *demand.Pod, reason, note string) {
+// unplaced tells a pod that no pool has a machine for it.
+func (r *recorder) unplaced(p *demand.Pod, note string) {
 	about := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}
-	r.writer.Record(corev1.SchemeGroupVersion.WithKind("Pod"), about, kube.EventWarning, reason, note)
+	r.writer.Record(corev1.SchemeGroupVersion.WithKind("Pod"), about, kube.EventWarning, "NoMachineFits", note)
 }
 
 // action records the result of an action on a machine.

@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
@@ -22,7 +22,7 @@ func TestANodeThatNoEventShowedIsForgotten(t *testing.T) {
 	server := &simtest.Server{Kinds: []simtest.Kind{{Version: "v1", Resource: "nodes", Kind: "Node", Cluster: true, Status: true}}}
 	client, err := dynamic.NewForConfig(&rest.Config{Host: "http://simtest", Transport: server})
 	require.NoError(t, err)
-	o := &operator{client: client, now: time.Now, cluster: newCluster(), metrics: newMetrics(prometheus.NewRegistry())}
+	o := &operator{client: client, now: time.Now, cluster: newCluster(), demand: &pools.ScaleUp{}}
 	o.cluster.SawNode(machine())
 	m := o.marksOf(&v1alpha1.NodePool{})
 	m.Look = func(nodes ...types.NamespacedName) {

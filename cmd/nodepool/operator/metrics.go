@@ -11,13 +11,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 )
 
-// stages are the parts of the time from a pod that waits to one that has a Node: until the
-// cloud is asked, until it has accepted, until the kubelet registers, until the Node is
-// ready, until its startup taints are removed, and until the scheduler has placed the pod.
-//
-//nolint:gochecknoglobals // constant
-var stages = []string{"decision", "api", "boot", "register", "ready", "bind"}
-
 // metrics are the metrics of the operator.
 type metrics struct {
 	nodes, starting, desired, size *prometheus.GaugeVec
@@ -30,7 +23,6 @@ type metrics struct {
 	decided                        prometheus.Histogram
 	calls                          *prometheus.CounterVec
 	latency                        *prometheus.HistogramVec
-	trace                          *trace
 
 	mu       sync.Mutex
 	draining map[string]time.Time // since when each machine is drained
@@ -109,7 +101,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		draining: map[string]time.Time{},
 	}
 	r.MustRegister(m.decided, m.calls, m.latency)
-	m.trace = newTrace(m)
 	return m
 }
 
@@ -127,7 +118,7 @@ func (m *metrics) Called(provider, operation string, took time.Duration, err err
 }
 
 // pool sets the gauges of a pool.
-func (m *metrics) pool(name string, spec cloud.Pool, c cloud.Counts, views []nodes.View, want cloud.Want, now time.Time) {
+func (m *metrics) pool(name string, spec cloud.Pool, c cloud.Counts, views []nodes.View, want cloud.Want, starts func(*nodes.View) bool) {
 	for state, n := range map[cloud.State]int{
 		cloud.StateWarmup: c.Warmup + c.Launching, cloud.StateStandby: c.Standby,
 		cloud.StateRunning: c.Running, cloud.StateTerminating: c.Terminating,
@@ -135,8 +126,8 @@ func (m *metrics) pool(name string, spec cloud.Pool, c cloud.Counts, views []nod
 		m.nodes.WithLabelValues(name, string(state)).Set(float64(n))
 	}
 	starting := 0
-	for _, v := range views {
-		if v.Status.State == cloud.StateRunning && !v.Status.Ready && now.Before(v.ScaleUpStarted.Add(patience)) {
+	for i := range views {
+		if !views[i].Status.Ready && starts(&views[i]) {
 			starting++
 		}
 	}

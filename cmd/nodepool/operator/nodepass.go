@@ -18,7 +18,7 @@ import (
 func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, n *corev1.Node) (reconcile.Result, error) {
 	if n == nil {
 		o.cluster.DropNode(key.Name, "")
-		o.metrics.trace.dropNode(key.Name)
+		o.demand.Trace.DropNode(key.Name)
 		return reconcile.Result{}, nil
 	}
 	o.cluster.SawNode(n)
@@ -26,7 +26,7 @@ func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, 
 	if !ok {
 		return reconcile.Result{}, nil
 	}
-	o.metrics.trace.node(&v)
+	o.demand.Trace.SawNode(v)
 	o.mu.Lock()
 	s := o.states[v.Pool]
 	o.mu.Unlock()
@@ -34,7 +34,7 @@ func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, 
 		return reconcile.Result{}, nil
 	}
 	pass := nodes.Pass{
-		Marks: o.marksOf(s.pool), MaxRuntime: s.spec.MaxRuntime, Deleting: s.pool.DeletionTimestamp != nil, Once: s.kept.once,
+		Marks: o.marksOf(s.pool), MaxRuntime: s.machines.Spec.MaxRuntime, Deleting: s.pool.DeletionTimestamp != nil, Once: s.kept.once,
 		AttestReady: s.recipe.class != nil && s.recipe.class.Spec.BootstrapTemplate == v1alpha1.Bottlerocket,
 	}
 	done, err := pass.Run(ctx, v)
@@ -45,7 +45,7 @@ func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, 
 		o.events.node(n, e.Type, e.Reason, e.Note)
 	}
 	if done.Open {
-		o.metrics.trace.opened(v.Status.ID)
+		o.demand.Trace.Opened(v.Status.ID)
 	}
 	if r := done.Removed; r != nil {
 		o.metrics.taintsRemoved(s.name(), r.Trigger, r.After)
@@ -68,7 +68,7 @@ func (p *poolPass) reclaim(ctx context.Context, instances []cloud.Instance) {
 	}
 	var ids []string
 	for _, i := range instances {
-		if p.state.spec.Scope.Owns(i) {
+		if p.state.machines.Spec.Scope.Owns(i) {
 			ids = append(ids, i.ID)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -60,7 +61,7 @@ type operator struct {
 	// transitionAge is how old a list of the cloud may be while machines change state.
 	transitionAge time.Duration
 	cluster       *nodes.Cluster
-	demand        *demandLoop
+	demand        *pools.ScaleUp
 	buffers       *buffers
 	events        *recorder
 	metrics       *metrics
@@ -110,7 +111,8 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 	if w.config.Platform.Machine == nil {
 		w.config.Platform = awsPlatform()
 	}
-	w.cluster, w.demand = nodes.New(v1alpha1.Group, w.config.Platform, w.changed), newDemand(w)
+	w.cluster = nodes.New(v1alpha1.Group, w.config.Platform, w.changed)
+	w.demand = w.newDemand()
 	scope := cloud.Scope{Domain: v1alpha1.Group, Cluster: o.ClusterName}
 	w.clouds = &clouds{homeRegion: o.Region, tags: scope.ClusterTags(), open: func(ctx context.Context, region string) (Region, error) {
 		return o.OpenRegion(ctx, region, w.metrics.Called)
@@ -175,6 +177,21 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 	return w, nil
 }
 
+// newDemand returns the loop that starts machines for pods.
+func (o *operator) newDemand() *pools.ScaleUp {
+	return &pools.ScaleUp{
+		Cluster: o.cluster, Pools: o.startable, Look: func(pool string) { o.pools.Add(poolKey(pool)) },
+		OnDecision: func(took time.Duration) { o.metrics.decided.Observe(took.Seconds()) },
+		OnUnplaced: o.events.unplaced,
+		Trace: pools.Trace{
+			OnBound: func(pool string, took time.Duration) { o.metrics.scaleUp.WithLabelValues(pool).Observe(took.Seconds()) },
+			OnStage: func(pool string, stage pools.Stage, took time.Duration) {
+				o.metrics.scaleUpStage.WithLabelValues(pool, string(stage)).Observe(took.Seconds())
+			},
+		},
+	}
+}
+
 func classReference(name string) kube.Reference {
 	return kube.Reference{Resource: classesResource, Name: name}
 }
@@ -205,7 +222,7 @@ func (o *operator) changed(pools []string, demand bool) {
 func (s *poolState) expects() bool {
 	instances, _ := s.kept.List()
 	for _, i := range instances {
-		if i.Tags[s.spec.Scope.Key("node")] == "" {
+		if i.Tags[s.machines.Spec.Scope.Key("node")] == "" {
 			return true
 		}
 	}
@@ -215,20 +232,7 @@ func (s *poolState) expects() bool {
 // reconcilePod takes in a pod.
 func (o *operator) reconcilePod(_ context.Context, key types.NamespacedName, p *corev1.Pod) (reconcile.Result, error) {
 	was, v := o.cluster.SawPod(key, p)
-	t := o.metrics.trace
-	switch {
-	case p == nil:
-		t.dropPod(string(was.UID))
-	case !v.Waiting.IsZero():
-		// The condition has no fractions of a second.
-		at := o.now()
-		if at.Sub(v.Waiting) > 2*time.Second {
-			at = v.Waiting
-		}
-		t.waits(string(v.UID), at)
-	case v.Node != "" && was.Node == "":
-		t.bound(string(v.UID), v.Node, o.now())
-	}
+	o.demand.Trace.SawPod(was, v)
 	if v.Network && was.Ready.IsZero() != v.Ready.IsZero() {
 		o.nodes.Add(poolKey(v.Node))
 	}
@@ -250,7 +254,7 @@ func (o *operator) Start(ctx context.Context) error {
 			if err := o.settled(ctx); err != nil {
 				return nil //nolint:nilerr // ctx has ended
 			}
-			return o.demand.start(ctx)
+			return o.demand.Start(ctx)
 		})},
 	}...)}
 	return group.Start(ctx)

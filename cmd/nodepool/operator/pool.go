@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"time"
 
@@ -103,7 +102,7 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 
 // newPass begins a pass from the state that is kept of the pool.
 func (o *operator) newPass(p *v1alpha1.NodePool) *poolPass {
-	s := &poolState{op: o, pool: p, spec: o.poolOf(p), sets: o.cluster.DaemonSets(), kept: o.memoryOf(p)}
+	s := o.newState(p)
 	s.kept.journal.Open(p)
 	return &poolPass{state: s}
 }
@@ -111,32 +110,32 @@ func (o *operator) newPass(p *v1alpha1.NodePool) *poolPass {
 // run looks at the pool and acts.
 func (p *poolPass) run(ctx context.Context) {
 	seen := p.look(ctx)
-	if p.state.executor == nil {
+	if p.state.machines.Executor == nil {
 		p.state.op.buffers.passed(nil, p.state)
 	}
 	switch {
-	case p.state.executor == nil && p.listErr == nil: // it never had a machine
+	case p.state.machines.Executor == nil && p.listErr == nil: // it never had a machine
 		p.plan.Done = p.state.pool.DeletionTimestamp != nil && len(p.state.pool.Status.Launches) == 0
 		return
-	case p.state.executor == nil:
+	case p.state.machines.Executor == nil:
 		return
 	}
 	seen.Memory = p.state.kept.begin(p.state.pool.Status.Repairs)
-	p.state.foreseen = p.state.spec.Plan(seen, cloud.Want{}, p.state.op.now())
+	p.state.machines.Plan = p.state.machines.Spec.Plan(seen, cloud.Want{}, p.state.op.now())
 	p.publish()
 	p.state.holdSurplus()
-	p.plan, p.results, p.err = p.state.executor.Pass(
+	p.plan, p.results, p.err = p.state.machines.Executor.Pass(
 		ctx,
-		p.state.spec,
+		p.state.machines.Spec,
 		seen,
-		func(cloud.Memory) cloud.Want { return p.state.op.demand.launchesFor(p.state.name()) },
+		func(cloud.Memory) cloud.Want { return p.state.op.want(p.state.name()) },
 	)
 	p.state.kept.End(p.plan.Memory, p.results, p.state.op.now())
 	p.state.recordResults(ctx, p.results)
 	if p.err != nil && ctx.Err() == nil {
 		p.state.op.logger.WarnContext(ctx, "pass incomplete", slog.String("pool", p.state.name()), slog.Any("error", p.err))
 	}
-	p.state.foreseen = p.plan
+	p.state.machines.Plan = p.plan
 	p.publish()
 	if len(p.results) > 0 {
 		p.state.op.demand.Wake()
@@ -163,11 +162,11 @@ func (p *poolPass) look(ctx context.Context) cloud.Observed {
 		return cloud.Observed{}
 	}
 	marks := p.state.op.marksOf(p.state.pool)
-	p.state.executor = &cloud.Executor{
+	p.state.machines.Executor = &cloud.Executor{
 		Provider: provider,
 		Nodes:    marks,
 		Check: nodes.Guard{
-			Marks: marks, Scope: p.state.spec.Scope, DrainTimeout: p.state.spec.DrainTimeout, Instance: p.state.kept.Instance,
+			Marks: marks, Scope: p.state.machines.Spec.Scope, DrainTimeout: p.state.machines.Spec.DrainTimeout, Instance: p.state.kept.Instance,
 		}.Check,
 		Journal: &p.state.kept.journal,
 		Config:  p.state.recipe.launchConfig,
@@ -186,7 +185,7 @@ func (p *poolPass) prepare(ctx context.Context) problem {
 	case err != nil:
 		return problem{"NodeClassNotReady", err.Error()}
 	}
-	p.state.recipe.class = class
+	p.state.useClass(class)
 	if why := unready(class); why != "" {
 		return problem{"NodeClassNotReady", fmt.Sprintf("AWSNodeClass %q: %s", name, why)}
 	}
@@ -203,7 +202,7 @@ func (p *poolPass) prepare(ctx context.Context) problem {
 			return problem{"CloudProviderError", "record the region: " + err.Error()}
 		}
 	}
-	p.state.recipe, p.state.spec.Templates = recipe, recipe.templates
+	p.state.recipe, p.state.machines.Spec.Templates = recipe, recipe.templates
 	return problem{}
 }
 
@@ -216,7 +215,7 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 	}
 	of := map[string]string{}
 	for _, region := range regions {
-		instances, listed, err := p.state.op.clouds.list(ctx, region, p.state.spec.Scope, age)
+		instances, listed, err := p.state.op.clouds.list(ctx, region, p.state.machines.Spec.Scope, age)
 		if err != nil {
 			seen.ListError = fmt.Errorf("region %s: %w", region, err)
 			p.listErr = seen.ListError
@@ -237,7 +236,7 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 	ids, drifted := map[string]bool{}, map[string]bool{}
 	for _, i := range seen.Instances {
 		ids[i.ID] = true
-		drifted[i.ID] = p.state.recipe.drifted(p.state.spec.Scope, i)
+		drifted[i.ID] = p.state.recipe.drifted(p.state.machines.Spec.Scope, i)
 	}
 	p.reclaim(ctx, seen.Instances)
 	p.views = p.state.op.cluster.Machines(p.state.name(), p.state.uid(), ids)
@@ -246,11 +245,11 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 		s.Drifted = drifted[s.ID]
 		seen.Nodes = append(seen.Nodes, s)
 		if a := p.views[i].Site.Allocatable; a.Pods > 0 && !s.Drifted {
-			p.state.allocatable = a
+			p.state.machines.Allocatable = a
 		}
 	}
 	seen.Launches, seen.LastOrdinal = p.state.kept.journal.Intents()
-	seen.Reserved = p.state.op.demand.reserved()
+	seen.Reserved = p.state.op.demand.Reserved()
 	for i := range p.views {
 		if p.state.settling(&p.views[i]) {
 			seen.Reserved[p.views[i].Status.ID] = true
@@ -269,7 +268,7 @@ func (p *poolPass) inTransition() bool {
 			return true
 		case cloud.InstanceRunning, cloud.InstanceStopped:
 			// One that warms up stops itself.
-			if s := cloud.State(i.Tags[p.state.spec.Scope.Key("state")]); s == cloud.StateWarmup || s == cloud.StateTerminating {
+			if s := cloud.State(i.Tags[p.state.machines.Spec.Scope.Key("state")]); s == cloud.StateWarmup || s == cloud.StateTerminating {
 				return true
 			}
 		default:
@@ -365,6 +364,7 @@ func (p *poolPass) refuse(class *v1alpha1.AWSNodeClass) string {
 // publish shows the pool to whatever starts machines, and to the passes of its Nodes.
 func (p *poolPass) publish() {
 	state := *p.state
+	state.machines.OnStart = state.started
 	p.state.op.mu.Lock()
 	was := p.state.op.states[p.state.name()]
 	p.state.op.states[p.state.name()] = &state
@@ -378,11 +378,12 @@ func (p *poolPass) publish() {
 	}
 }
 
-// open returns the pools that may start machines.
-func (o *operator) open() map[string]*poolState {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	pools := maps.Clone(o.states)
-	maps.DeleteFunc(pools, func(_ string, s *poolState) bool { return s.pool.DeletionTimestamp != nil })
-	return pools
+// settling reports whether a machine became ready so short a while ago that the pods which
+// it was started for may not be on it yet.
+func (s *poolState) settling(v *nodes.View) bool {
+	return v.Status.State == cloud.StateRunning && v.Status.Ready && s.op.now().Before(v.Ready.Add(s.startGrace()))
 }
+
+// startGrace is how long a machine that was started is given to get its pods, before it
+// counts as empty.
+func (s *poolState) startGrace() time.Duration { return 2 * s.op.transitionAge }

@@ -9,25 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
-
-func TestMachinesThatComeAreSupplyBesideTheRoom(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	s := &poolState{
-		op: &operator{}, pool: &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, kept: &poolMemory{}, spec: cloud.Pool{Size: 5},
-		foreseen: cloud.Plan{Counts: cloud.Counts{Coming: 2, Total: 3}},
-	}
-	supply := s.supply(nil, now)
-	require.Equal(t, 2, supply.Coming)
-	require.Equal(t, 2, supply.MaxLaunches)
-	s.kept.Learn([]cloud.Result{{Err: &cloud.RateLimitError{RetryAfter: time.Minute}}}, now) // since the plan was made
-	supply = s.supply(nil, now)
-	require.Equal(t, 2, supply.Coming)
-	require.Zero(t, supply.MaxLaunches)
-	require.Contains(t, supply.Limit, "Throttled")
-}
 
 func TestAPoolIsFullWhenNeitherAStartNorALaunchIsLeft(t *testing.T) {
 	t.Parallel()
@@ -46,8 +30,11 @@ func TestAPoolIsFullWhenNeitherAStartNorALaunchIsLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := &poolPass{
-				state: &poolState{op: &operator{}, pool: &v1alpha1.NodePool{}, spec: cloud.Pool{Size: 3}, executor: &cloud.Executor{}},
-				plan:  cloud.Plan{Counts: c.counts},
+				state: &poolState{
+					op: &operator{demand: &pools.ScaleUp{}}, pool: &v1alpha1.NodePool{},
+					machines: pools.Pool{Spec: cloud.Pool{Size: 3}, Executor: &cloud.Executor{}},
+				},
+				plan: cloud.Plan{Counts: c.counts},
 			}
 			if c.unknown {
 				p.listErr = errors.New("no list")
@@ -83,7 +70,7 @@ func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 11, 25, 12, 0, 0, 1, time.UTC)
 	before := &poolPass{
-		state: &poolState{executor: &cloud.Executor{}}, plan: cloud.Plan{Memory: cloud.Memory{Repaired: since, Repairs: 2}},
+		state: &poolState{machines: pools.Pool{Executor: &cloud.Executor{}}}, plan: cloud.Plan{Memory: cloud.Memory{Repaired: since, Repairs: 2}},
 	}
 	recorded := before.repairs(nil)
 	require.True(t, sameRepairs(recorded, before.repairs(recorded)), "it is written once")
@@ -101,5 +88,5 @@ func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {
 	require.Zero(t, next.begin(recorded).Repairs, "the status is read once")
 
 	require.Equal(t, recorded, (&poolPass{state: &poolState{}}).repairs(recorded), "a pass without a machine knows nothing")
-	require.Nil(t, (&poolPass{state: &poolState{executor: &cloud.Executor{}}}).repairs(recorded))
+	require.Nil(t, (&poolPass{state: &poolState{machines: pools.Pool{Executor: &cloud.Executor{}}}}).repairs(recorded))
 }

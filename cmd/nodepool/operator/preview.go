@@ -43,7 +43,7 @@ func (p *Preview) Write(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o.dry = true
+	o.dry, o.demand.OnUnplaced = true, nil
 	ctx, cancel := context.WithTimeout(ctx, previewLimit)
 	defer cancel()
 	done := make(chan error, 1)
@@ -75,13 +75,13 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 		pass := o.newPass(pool)
 		passes[pool.Name] = pass
 		seen[pool.Name] = pass.look(ctx)
-		if pass.state.executor == nil {
+		if pass.state.machines.Executor == nil {
 			failed = errors.Join(failed, pass.listErr)
 		}
-		pass.state.foreseen = pass.state.spec.Plan(seen[pool.Name], cloud.Want{}, o.now())
+		pass.state.machines.Plan = pass.state.machines.Spec.Plan(seen[pool.Name], cloud.Want{}, o.now())
 		pass.publish()
 	}
-	result, _ := o.demand.decide(o.open())
+	result := o.demand.Decide()
 	unread := o.buffers.preview(ctx)
 	var b strings.Builder
 	for _, pool := range pools {
@@ -99,8 +99,8 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 		if pass.problem.reason != "" {
 			fmt.Fprintf(&b, "%s: %s\n", pass.problem.reason, pass.problem.message)
 		}
-		if pass.state.executor != nil {
-			plan := pass.state.spec.Plan(seen[pool.Name], want, o.now())
+		if pass.state.machines.Executor != nil {
+			plan := pass.state.machines.Spec.Plan(seen[pool.Name], want, o.now())
 			b.WriteString(plan.String())
 			p.cost(&b, seen[pool.Name].Instances, plan)
 		}

@@ -2,17 +2,17 @@ package operator
 
 import (
 	"context"
-	"errors"
+	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
-	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/capacity"
 )
@@ -23,17 +23,14 @@ import (
 type poolState struct {
 	op   *operator
 	pool *v1alpha1.NodePool
-	spec cloud.Pool
+	// machines is the pool without what is of this program. Its Executor is nil for a pool that
+	// has never had a machine. Its Plan is the last one, or what it would be if no pod waited.
+	machines pools.Pool
 	// recipe is what machines are launched from. It has no class while the class is
 	// missing or not resolved; machines that exist are handled without it.
 	recipe recipe
-	// executor is nil for a pool that has never had a machine.
-	executor    *cloud.Executor
-	sets        []*appsv1.DaemonSet
-	allocatable demand.Resources // of a Node of the pool; zero while none has reported it
-	kept        *poolMemory
-	region      string     // of the next launch
-	foreseen    cloud.Plan // the last one, or what it would be if no pod waited
+	kept   *poolMemory
+	region string // of the next launch
 }
 
 // poolMemory is what is kept of a pool from one pass to the next, by the UID of the pool. What
@@ -95,70 +92,69 @@ func (l *poolMemory) region(id string) string {
 	return l.regions[id]
 }
 
-// room returns how many more machines the pool may launch now, and what limits that.
-func (s *poolState) room(now time.Time) (room int, limit string) {
-	room, limit = s.kept.Room(s.foreseen, s.spec, now)
-	return room, short(limit)
+// newState returns the state of a pool at the beginning of a pass.
+func (o *operator) newState(p *v1alpha1.NodePool) *poolState {
+	memory := o.memoryOf(p)
+	return &poolState{op: o, pool: p, kept: memory, machines: pools.Pool{
+		Spec: o.poolOf(p), Nodes: nodesOf(p), Memory: &memory.SharedMemory, DaemonSets: o.cluster.DaemonSets(),
+		DefaultRequests: requestsOf(p), Shorten: short,
+	}}
 }
 
-// errNotAsked is why the plan of a start has no list: a standby machine is known from its
-// Node.
-var errNotAsked = errors.New("the cloud is not asked before a start")
-
-// start starts standby machines, without a list of the cloud: the state on the Node is
-// only ever standby once the cloud has said that the machine is stopped.
-func (s *poolState) start(ctx context.Context, want cloud.Want) ([]cloud.Result, error) {
-	now := s.op.now()
-	seen := cloud.Observed{ListError: errNotAsked, Memory: cloud.Memory{}}
-	instances, _ := s.kept.List()
-	seen.Instances = instances
-	for _, v := range s.op.cluster.Machines(s.name(), s.uid(), nil) {
-		seen.Nodes = append(seen.Nodes, v.Status)
+// useClass states how machines are made from a class, which has been resolved.
+func (s *poolState) useClass(class *v1alpha1.AWSNodeClass) {
+	s.recipe.class = class
+	s.machines.InstanceType = class.Spec.InstanceType
+	s.machines.Capacity = func(daemons int) demand.Resources {
+		return capacity.Of(class.Spec.InstanceType, daemons, class.Spec.Kubelet.MaxPods)
 	}
-	plan := s.spec.Plan(seen, cloud.Want{Start: want.Start}, now)
-	for i := range plan.Actions {
-		s.op.metrics.trace.called(s.name(), plan.Actions[i].Machine, now)
-	}
-	results, err := s.executor.Execute(ctx, s.spec, plan.Actions)
-	for _, r := range results {
-		if r.Accepted {
-			s.op.metrics.trace.accepted(r.Action.Machine, s.op.now())
-		}
-	}
-	s.kept.Learn(results, s.op.now())
-	return results, err
+	s.machines.Machine = func(t cloud.Template) demand.Node { return s.op.siteOf(s.pool, class, t.Zone) }
 }
 
-// instanceType returns the type of a machine, from its Node or else from the class. It is
-// empty if neither states it.
-func (s *poolState) instanceType(v *nodes.View) string {
-	if t := v.Site.Labels[corev1.LabelInstanceTypeStable]; t != "" {
-		return t
-	}
-	if s.recipe.class != nil {
-		return s.recipe.class.Spec.InstanceType
-	}
-	return ""
-}
-
-// capacity returns what pods may use of a machine that has not reported it: what another
-// Node of the pool reports, or else the resources of the type.
-func (s *poolState) capacity(daemons int) demand.Resources {
-	if s.allocatable.Pods > 0 {
-		return s.allocatable
-	}
-	if s.recipe.class == nil {
+func requestsOf(p *v1alpha1.NodePool) demand.Resources {
+	if len(p.Spec.ScaleUp.DefaultPodResources.Requests) == 0 {
 		return demand.Resources{}
 	}
-	return capacity.Of(s.recipe.class.Spec.InstanceType, daemons, s.recipe.class.Spec.Kubelet.MaxPods)
+	pod := cloudkube.Pod(
+		&corev1.Pod{
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: p.Spec.ScaleUp.DefaultPodResources.Requests}}},
+			},
+		},
+	)
+	return pod.Requests
 }
 
-// fresh is a machine that is launched into a zone, as the scheduler will see it.
-func (s *poolState) fresh(zone string) demand.Node {
-	node := s.op.siteOf(s.pool, s.recipe.class, zone)
-	node.Pods = cloudkube.Daemons(&node, s.sets...)
-	node.Allocatable = s.capacity(len(node.Pods))
-	return node
+// startable has the pools that may start machines as the loop that starts them has them.
+func (o *operator) startable() map[string]*pools.Pool {
+	out := map[string]*pools.Pool{}
+	for name, s := range o.open() {
+		out[name] = &s.machines
+	}
+	return out
+}
+
+// open returns the pools that may start machines.
+func (o *operator) open() map[string]*poolState {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	open := maps.Clone(o.states)
+	maps.DeleteFunc(open, func(_ string, s *poolState) bool { return s.pool.DeletionTimestamp != nil })
+	return open
+}
+
+// started reports which machines were started for pods.
+func (s *poolState) started(ctx context.Context, results []cloud.Result, err error) {
+	s.recordResults(ctx, results)
+	if err != nil && ctx.Err() == nil {
+		s.op.logger.WarnContext(ctx, "machine starts incomplete", slog.String("pool", s.name()), slog.Any("error", err))
+	}
+}
+
+// want returns what pods need of a pool beyond its standby machines, and how many of
+// these are kept for buffers.
+func (o *operator) want(pool string) cloud.Want {
+	return cloud.Want{Launch: o.demand.Launches(pool), Standby: o.buffers.standbyOf(pool)}
 }
 
 // memoryOf returns the memory of a pool. A pool of the same name that was created again has

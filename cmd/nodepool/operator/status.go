@@ -23,21 +23,21 @@ func timeNow(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Se
 
 // report writes the status of the pool, if it has changed, and its gauges.
 func (p *poolPass) report(ctx context.Context) error {
-	known := p.listErr == nil && p.state.executor != nil
+	known := p.listErr == nil && p.state.machines.Executor != nil
 	if known {
 		p.state.op.metrics.pool(
 			p.state.name(),
-			p.state.spec,
+			p.state.machines.Spec,
 			p.plan.Counts,
 			p.views,
-			p.state.op.demand.launchesFor(p.state.name()),
-			p.state.op.now(),
+			p.state.op.want(p.state.name()),
+			func(v *nodes.View) bool { return p.state.op.demand.Starting(&p.state.machines, v) },
 		)
 	}
 	before := p.state.pool.Status
 	wasDegraded := meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionDegraded)
 	conditions := p.conditions()
-	assignments := p.state.op.demand.assignments(p.state.op.cluster, p.state.pool.Name)
+	assignments := p.state.op.assignments(p.state.pool.Name)
 	now := timeNow(p.state.op.now())
 	err := p.state.op.status.Update(ctx, p.state.pool, func(o *v1alpha1.NodePool) {
 		was := copyOf(o).Status
@@ -81,7 +81,7 @@ func sameStatus(a, b *v1alpha1.NodePoolStatus) bool {
 func (p *poolPass) repairs(recorded *v1alpha1.Repairs) *v1alpha1.Repairs {
 	memory := p.plan.Memory
 	switch {
-	case p.state.executor == nil:
+	case p.state.machines.Executor == nil:
 		return recorded
 	case memory.Repairs == 0:
 		return nil
@@ -143,12 +143,12 @@ func (p *poolPass) conditions() []metav1.Condition {
 	if reason, message := p.trouble(); reason != "" {
 		degraded = condition(v1alpha1.ConditionDegraded, true, reason, message)
 	}
-	standby := fmt.Sprintf("%d standby machines are ready, at least %d are wanted", p.plan.Counts.Ready, p.state.spec.MinStandby)
+	standby := fmt.Sprintf("%d standby machines are ready, at least %d are wanted", p.plan.Counts.Ready, p.state.machines.Spec.MinStandby)
 	ready := condition(v1alpha1.ConditionReady, true, "PoolReady", standby)
 	switch {
 	case degraded.Status == metav1.ConditionTrue:
 		ready = condition(v1alpha1.ConditionReady, false, "Degraded", degraded.Message)
-	case p.plan.Counts.Ready < p.state.spec.MinStandby:
+	case p.plan.Counts.Ready < p.state.machines.Spec.MinStandby:
 		ready = condition(v1alpha1.ConditionReady, false, "InsufficientStandby", standby)
 	}
 	prePull := condition(
@@ -167,7 +167,7 @@ func (p *poolPass) conditions() []metav1.Condition {
 		p.progress(
 			v1alpha1.ConditionScaleUpInProgress,
 			"machines are starting for pods",
-			func(v *nodes.View) bool { return p.state.starting(v, p.state.op.now()) },
+			func(v *nodes.View) bool { return p.state.op.demand.Starting(&p.state.machines, v) },
 		),
 		p.progress(
 			v1alpha1.ConditionScaleDownInProgress,
@@ -175,7 +175,7 @@ func (p *poolPass) conditions() []metav1.Condition {
 			func(v *nodes.View) bool { return v.Status.State == cloud.StateTerminating },
 		),
 	}
-	if p.listErr == nil && p.state.executor != nil { // else it is not known, and stays as it was
+	if p.listErr == nil && p.state.machines.Executor != nil { // else it is not known, and stays as it was
 		conditions = append(conditions, p.full())
 	}
 	return conditions
@@ -183,12 +183,12 @@ func (p *poolPass) conditions() []metav1.Condition {
 
 // full is whether every machine that the pool may have is in use.
 func (p *poolPass) full() metav1.Condition {
-	if c := p.plan.Counts; c.Total >= p.state.spec.Size && c.Standby == 0 {
+	if c := p.plan.Counts; c.Total >= p.state.machines.Spec.Size && c.Standby == 0 {
 		return condition(
 			v1alpha1.ConditionFull,
 			true,
 			string(cloud.HoldPoolFull),
-			fmt.Sprintf("%d of %d machines, none on standby: pods that need one more wait, or go to another pool", c.Total, p.state.spec.Size),
+			fmt.Sprintf("%d of %d machines, none on standby: pods that need one more wait, or go to another pool", c.Total, p.state.machines.Spec.Size),
 		)
 	}
 	return condition(v1alpha1.ConditionFull, false, "RoomLeft", "a machine can be started or launched")
@@ -244,37 +244,12 @@ func short(message string) string {
 }
 
 // assignments are the pods that machines of a pool were started for.
-func (d *demandLoop) assignments(w *nodes.Cluster, pool string) []v1alpha1.PodAssignment {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (o *operator) assignments(pool string) []v1alpha1.PodAssignment {
 	var out []v1alpha1.PodAssignment
-	for _, a := range d.assigned {
-		if v, ok := w.Node(a.NodeName); ok && v.Pool == pool {
-			out = append(out, a)
-		}
-	}
-	slices.SortFunc(out, func(a, b v1alpha1.PodAssignment) int {
-		return strings.Compare(a.PodNamespace+"/"+a.PodName, b.PodNamespace+"/"+b.PodName)
-	})
-	return out
-}
-
-// reserved has the machines that pods are on their way to.
-func (d *demandLoop) reserved() map[string]bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	out := map[string]bool{}
-	for _, r := range d.reservations {
-		out[r.Machine] = true
+	for _, a := range o.demand.Assignments(pool) {
+		out = append(out, v1alpha1.PodAssignment{
+			PodName: a.Pod.Name, PodNamespace: a.Pod.Namespace, PodUID: a.Pod.UID, NodeName: a.Node, AssignedAt: timeNow(a.At),
+		})
 	}
 	return out
-}
-
-// launchesFor returns what pods need of a pool beyond its standby machines, and how many of
-// these are kept for buffers.
-func (d *demandLoop) launchesFor(pool string) cloud.Want {
-	standby := d.op.buffers.standbyOf(pool)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return cloud.Want{Launch: d.launches[pool], Standby: standby}
 }

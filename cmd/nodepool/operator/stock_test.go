@@ -10,24 +10,22 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/buffer"
 )
 
 func TestForBuffersAMachineThatWarmsUpIsStockAndDoesNotComeAsWell(t *testing.T) {
 	t.Parallel()
-	o := &operator{now: time.Now, cluster: newCluster(), demand: &demandLoop{}}
+	o := &operator{now: time.Now, cluster: newCluster(), demand: &pools.ScaleUp{}}
 	n := machine()
 	n.Labels[v1alpha1.LabelState] = "warmup"
 	o.cluster.SawNode(n)
 	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1alpha1.NodePoolSpec{PoolSize: 5}}
-	state := &poolState{
-		op:       o,
-		pool:     pool,
-		kept:     &poolMemory{},
-		spec:     cloud.Pool{Size: 5},
-		foreseen: cloud.Plan{Counts: cloud.Counts{Coming: 1, Total: 1}},
-	}
+	state := &poolState{op: o, pool: pool, kept: &poolMemory{}, machines: pools.Pool{
+		Spec: cloud.Pool{Size: 5}, Nodes: nodesOf(pool), Memory: &cloud.SharedMemory{},
+		Plan: cloud.Plan{Counts: cloud.Counts{Coming: 1, Total: 1}},
+	}}
 	asked := map[types.NamespacedName]bufferAsk{{Name: "b"}: {Asked: buffer.Asked{Pod: &demand.Pod{}, Units: 1}}}
 	in := (&buffers{op: o}).input(asked, map[string]*poolState{"web": state})
 	require.Len(t, in.Pools, 1)

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/crds"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
@@ -303,11 +304,31 @@ func looksAtPodsWithThePool(s *site) {
 	s.look(before)
 	s.pass(before)
 	o := s.process()
-	for len(o.demand.wake) > 0 {
-		<-o.demand.wake
+	looks := make(chan bool) // each reports whether it is one with the pool
+	ctx, stop := context.WithCancel(s.Context())
+	defer stop()
+	o.demand.Pools = func() map[string]*pools.Pool {
+		known := o.startable()
+		select {
+		case looks <- known[s.pool] != nil:
+		case <-ctx.Done():
+		}
+		return known
 	}
+	done := make(chan error, 1)
+	go func() { done <- o.demand.Start(ctx) }()
+	require.False(s, <-looks)
 	s.pass(o)
-	require.Len(s, o.demand.wake, 1)
+	await.Until(s, await.Moment, "the pods are looked at", func() bool {
+		select {
+		case known := <-looks:
+			return known
+		default:
+			return false
+		}
+	})
+	stop()
+	require.NoError(s, <-done)
 }
 
 // stopsAfterWarmup has a pod that tolerates every taint on a machine that the operator stops

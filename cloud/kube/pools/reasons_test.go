@@ -1,4 +1,4 @@
-package operator //nolint:testpackage // the demand is not exported
+package pools //nolint:testpackage // the reasons are not exported
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 // TestAReasonIsReportedOnceWhileThePodWaits: the reasons alternate when a pool comes and goes.
 func TestAReasonIsReportedOnceWhileThePodWaits(t *testing.T) {
 	t.Parallel()
-	d := newDemand(&operator{})
+	var d reasons
 	var notes []string
-	d.report = func(_ *demand.Pod, _, note string) { notes = append(notes, note) }
+	note := func(_ *demand.Pod, why string) { notes = append(notes, why) }
 	pod := &demand.Pod{UID: "u", Name: "huge", Namespace: "team"}
 	fits := func(pools ...string) (r demand.Result) {
 		u := demand.Unplaced{Pod: pod}
@@ -29,27 +29,27 @@ func TestAReasonIsReportedOnceWhileThePodWaits(t *testing.T) {
 		return since
 	}
 	waits := []*demand.Pod{pod}
-	d.explain(waits, fits("a"))
+	d.report(waits, fits("a"), note)
 	require.Equal(t, []string{"pool a: needs 100 cpu"}, reported())
-	d.explain(waits, fits("a"))
+	d.report(waits, fits("a"), note)
 	require.Empty(t, reported())
-	d.explain(waits, fits("a", "b"))
+	d.report(waits, fits("a", "b"), note)
 	require.Equal(t, []string{"pool a: needs 100 cpu; pool b: needs 100 cpu"}, reported())
-	d.explain(waits, fits("a"))
-	d.explain(waits, demand.Result{})
-	d.explain(waits, fits("a", "b"))
+	d.report(waits, fits("a"), note)
+	d.report(waits, demand.Result{}, note)
+	d.report(waits, fits("a", "b"), note)
 	require.Empty(t, reported(), "it waits all the time")
 
-	d.explain(nil, demand.Result{})
-	require.Empty(t, d.unplaced, "nothing is kept of a pod that waits no more")
-	d.explain(waits, fits("a"))
+	d.report(nil, demand.Result{}, note)
+	require.Empty(t, d.of, "nothing is kept of a pod that waits no more")
+	d.report(waits, fits("a"), note)
 	require.Equal(t, []string{"pool a: needs 100 cpu"}, reported(), "it waits again")
 
 	for i := range 2 * maxReasons {
-		d.explain(waits, fits(fmt.Sprint("p", i)))
+		d.report(waits, fits(fmt.Sprint("p", i)), note)
 	}
-	require.Len(t, d.unplaced["u"], maxReasons)
+	require.Len(t, d.of["u"], maxReasons)
 	require.Len(t, reported(), 2*maxReasons)
-	d.explain(waits, fits(fmt.Sprint("p", 2*maxReasons-1)))
+	d.report(waits, fits(fmt.Sprint("p", 2*maxReasons-1)), note)
 	require.Empty(t, reported(), "the latest are kept")
 }

@@ -1,4 +1,4 @@
-package operator //nolint:testpackage // what is read of a pod is not exported
+package pools //nolint:testpackage // what a decision reads is not exported
 
 import (
 	"testing"
@@ -13,20 +13,15 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
-	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
 
 // bound returns a pod on the Node of machine() that tolerates every taint.
-func bound(change func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{
+func bound() *corev1.Pod {
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "pod"},
 		Spec:       corev1.PodSpec{NodeName: "node", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
 		Status:     corev1.PodStatus{Phase: corev1.PodPending},
 	}
-	if change != nil {
-		change(p)
-	}
-	return p
 }
 
 // TestTheRoomOfABoundPodIsOfferedToNoOther is about other pods that look for a machine, before
@@ -39,20 +34,19 @@ func TestTheRoomOfABoundPodIsOfferedToNoOther(t *testing.T) {
 	} {
 		t.Run(string(state), func(t *testing.T) {
 			t.Parallel()
-			o := &operator{now: func() time.Time { return started }, cluster: newCluster()}
+			s := &ScaleUp{Cluster: newCluster()}
 			n := machine()
-			n.Labels[v1alpha1.LabelState], n.Annotations[v1alpha1.AnnotationScaleUpStarted] = string(state), started.Format(time.RFC3339)
-			o.cluster.SawNode(n)
-			o.cluster.SawPod(types.NamespacedName{Name: "pod"}, bound(nil))
-			o.cluster.SawPod(types.NamespacedName{Name: "other"}, &corev1.Pod{
+			n.Labels[domain.StateLabel()], n.Annotations[string(domain)+"/scale-up-started"] = string(state), started.Format(time.RFC3339)
+			s.Cluster.SawNode(n)
+			s.Cluster.SawPod(types.NamespacedName{Name: "pod"}, bound())
+			s.Cluster.SawPod(types.NamespacedName{Name: "other"}, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other"},
 				Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
 					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 					LastTransitionTime: metav1.NewTime(started),
 				}}},
 			})
-			pool := &poolState{op: o, pool: &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, kept: &poolMemory{}}
-			in, _ := newDemand(o).input(map[string]*poolState{"web": pool}, started)
+			in, _ := s.input(map[string]*Pool{"web": web()}, started)
 			found := sites(in)
 			require.Len(t, found, 1)
 			require.Len(t, found[0].Pods, 1)
@@ -65,17 +59,17 @@ func TestTheRoomOfABoundPodIsOfferedToNoOther(t *testing.T) {
 // is ready. Another pod that comes meanwhile gets a machine of its own.
 func TestAReadyMachineIsKeptForItsPodsUntilTheyAreBound(t *testing.T) {
 	t.Parallel()
-	o := &operator{now: func() time.Time { return started }, cluster: newCluster()}
+	s := &ScaleUp{Cluster: newCluster()}
 	n := machine()
-	n.Labels[v1alpha1.LabelState], n.Spec.Taints, n.Spec.Unschedulable = string(cloud.StateRunning), nil, false
+	n.Labels[domain.StateLabel()], n.Spec.Taints, n.Spec.Unschedulable = string(cloud.StateRunning), nil, false
 	n.Annotations = nil
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	n.Status.Allocatable = corev1.ResourceList{
 		"cpu": resource.MustParse("4"), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("20"),
 	}
-	o.cluster.SawNode(n)
+	s.Cluster.SawNode(n)
 	wait := func(name string) {
-		o.cluster.SawPod(types.NamespacedName{Name: name}, &corev1.Pod{
+		s.Cluster.SawPod(types.NamespacedName{Name: name}, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{
 				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("3")}},
@@ -88,13 +82,12 @@ func TestAReadyMachineIsKeptForItsPodsUntilTheyAreBound(t *testing.T) {
 	}
 	wait("later")
 	wait("another")
-	v, _ := o.cluster.Node(n.Name)
+	v, _ := s.Cluster.Node(n.Name)
 	id := v.Status.ID
-	d := newDemand(o)
-	d.reservations = []demand.Reservation{{Machine: id, Pods: []string{"later"}, Deadline: started.Add(time.Second)}}
-	pools := map[string]*poolState{"web": {op: o, pool: &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, kept: &poolMemory{}}}
+	s.reservations = []demand.Reservation{{Machine: id, Pods: []string{"later"}, Deadline: started.Add(time.Second)}}
+	pools := map[string]*Pool{"web": web()}
 	placed := func(now time.Time) string {
-		in, _ := d.input(pools, now)
+		in, _ := s.input(pools, now)
 		for _, p := range demand.Place(in).Placements {
 			if p.Node.Machine == id {
 				return p.Pod.Name
@@ -103,19 +96,26 @@ func TestAReadyMachineIsKeptForItsPodsUntilTheyAreBound(t *testing.T) {
 		return ""
 	}
 	require.Equal(t, "later", placed(started), "the other one would come first by its name")
-	require.True(t, d.reserved()[id])
+	require.True(t, s.Reserved()[id])
 	require.Equal(t, "another", placed(started.Add(time.Second)), "its deadline is over")
-	require.False(t, d.reserved()[id])
+	require.False(t, s.Reserved()[id])
 
-	d.reservations = []demand.Reservation{{Machine: id, Pods: []string{"later"}, Deadline: started.Add(time.Second)}}
-	o.cluster.SawPod(types.NamespacedName{Name: "later"}, nil)
+	s.reservations = []demand.Reservation{{Machine: id, Pods: []string{"later"}, Deadline: started.Add(time.Second)}}
+	s.Cluster.SawPod(types.NamespacedName{Name: "later"}, nil)
 	require.Equal(t, "another", placed(started), "its pod is gone")
-	require.False(t, d.reserved()[id])
+	require.False(t, s.Reserved()[id])
+}
+
+const domain nodes.Domain = "pools.example.com"
+
+// web returns the pool of machine().
+func web() *Pool {
+	return &Pool{Nodes: nodes.Pool{Domain: domain, Name: "web"}, Memory: &cloud.SharedMemory{}}
 }
 
 // newCluster returns a cluster that nothing is told of.
 func newCluster() *nodes.Cluster {
-	return nodes.New(v1alpha1.Group, awsPlatform(), func([]string, bool) {})
+	return nodes.New(domain, nodes.Zoned("aws", nil), func([]string, bool) {})
 }
 
 // started is when the machine of the tests was started last.
@@ -125,8 +125,10 @@ func machine() *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "node", UID: "u", ResourceVersion: "1",
-			Labels:      map[string]string{v1alpha1.LabelPool: "web", v1alpha1.LabelState: "running", v1alpha1.LabelStateSince: "1767323045"},
-			Annotations: map[string]string{v1alpha1.AnnotationLastStarted: started.Format(time.RFC3339)},
+			Labels: map[string]string{
+				domain.PoolLabel(): "web", domain.StateLabel(): "running", string(domain) + "/state-since": "1767323045",
+			},
+			Annotations: map[string]string{string(domain) + "/last-started": started.Format(time.RFC3339)},
 		},
 		Spec: corev1.NodeSpec{ProviderID: "aws:///eu-west-1a/i-1"},
 	}

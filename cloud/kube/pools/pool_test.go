@@ -1,0 +1,25 @@
+package pools //nolint:testpackage // with the helpers of the tests that see the loop from inside
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+)
+
+func TestMachinesThatComeAreSupplyBesideTheRoom(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	p := web()
+	p.Spec.Size, p.Plan.Counts = 5, cloud.Counts{Coming: 2, Total: 3}
+	supply := p.Supply(nil, now)
+	require.Equal(t, 2, supply.Coming)
+	require.Equal(t, 2, supply.MaxLaunches)
+	p.Memory.Learn([]cloud.Result{{Err: &cloud.RateLimitError{RetryAfter: time.Minute}}}, now) // since the plan was made
+	supply = p.Supply(nil, now)
+	require.Equal(t, 2, supply.Coming)
+	require.Zero(t, supply.MaxLaunches)
+	require.Contains(t, supply.Limit, "Throttled")
+}

@@ -60,6 +60,8 @@ type MachineHistory struct {
 	// Failed and Warm report how its warm-up ended.
 	Failed bool `json:"failed,omitempty"`
 	Warm   bool `json:"warm,omitempty"`
+	// Spare is since when its pods have fitted on other Nodes, zero if they do not.
+	Spare time.Time `json:"spare,omitzero"`
 	// GaveUp is when its drain was given up last.
 	GaveUp time.Time `json:"gaveUp,omitzero"`
 }

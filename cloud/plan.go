@@ -48,6 +48,9 @@ type Want struct {
 	// those under the empty name may be of any. The sum is at least MinStandby and at
 	// most Size. A name that is none of the pool's templates is ignored.
 	Standby map[string]int
+	// Vacate are running machines whose pods fit on other Nodes, all of them together, first
+	// choice first; see [Pool].ConsolidateAfter and [demand.Vacate].
+	Vacate []string
 }
 
 // A Plan is the next actions of a pool, with reasons. Plans are values: making one
@@ -124,6 +127,7 @@ func (p Pool) Plan(seen Observed, want Want, now time.Time) Plan {
 		pl.dropSurplus()
 		pl.rotate()
 		pl.scaleDown()
+		pl.disrupt()
 		pl.repair()
 	}
 	pl.decideAll()

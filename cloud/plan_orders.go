@@ -8,8 +8,12 @@ import (
 	"time"
 )
 
-// ReasonRuntime is the reason of the Intent of a machine that is over MaxRuntime.
-const ReasonRuntime = "it is over its runtime"
+// The reasons of the Intent of a machine that is drained although it is good: it is over
+// MaxRuntime, or its pods fit on other Nodes.
+const (
+	ReasonRuntime   = "it is over its runtime"
+	ReasonUnderused = "its pods fit on other Nodes"
+)
 
 const (
 	reasonDemand   = "pods need it"
@@ -126,39 +130,23 @@ func (pl *planner) rotate() {
 	}
 }
 
-// scaleDown stops machines that were empty for EmptyTTL, and one at a time those
-// that are over MaxRuntime, unless a pod on it asks not to be disrupted. A drifted machine returns to standby like others, and is
-// replaced there.
+// scaleDown stops machines that were empty for EmptyTTL.
 func (pl *planner) scaleDown() {
-	recycling := false
 	for _, m := range pl.machines {
-		recycling = recycling || m.Use == StateTerminating && m.intent().Reason == ReasonRuntime
-	}
-	var oldest *Machine
-	for i, m := range pl.machines {
-		if m.Use != StateRunning || m.Node == nil {
+		if m.Use != StateRunning || !pl.candidate(m) {
 			continue
 		}
-		switch {
-		case !pl.pool.KeepEmpty && m.pods() == 0 && !pl.seen.Reserved[m.ID] && !m.Node.EmptySince.IsZero():
-			if after(m.Node.EmptySince, pl.pool.EmptyTTL, pl.now) {
-				pl.orders[m.ID] = order{Stop, reasonEmpty}
-			} else {
-				pl.wake(m.Node.EmptySince.Add(pl.pool.EmptyTTL))
-			}
-		case pl.pool.MaxRuntime > 0 && !m.Node.LastStarted.IsZero():
-			gaveUp := pl.plan.Memory.Machines[m.ID].GaveUp
-			if !after(m.Node.LastStarted, pl.pool.MaxRuntime, pl.now) {
-				pl.wake(m.Node.LastStarted.Add(pl.pool.MaxRuntime))
-			} else if !m.Node.DoNotDisrupt && (gaveUp.IsZero() || after(gaveUp, drainRetry, pl.now)) &&
-				(oldest == nil || m.Node.LastStarted.Before(oldest.Node.LastStarted)) {
-				oldest = &pl.machines[i]
-			}
+		if after(m.Node.EmptySince, pl.pool.EmptyTTL, pl.now) {
+			pl.orders[m.ID] = order{Stop, reasonEmpty}
+		} else {
+			pl.wake(m.Node.EmptySince.Add(pl.pool.EmptyTTL))
 		}
 	}
-	if oldest != nil && !recycling {
-		pl.orders[oldest.ID] = order{Stop, ReasonRuntime}
-	}
+}
+
+// candidate reports whether a machine is marked as empty, and still is.
+func (pl *planner) candidate(m Machine) bool {
+	return !pl.pool.KeepEmpty && m.Node != nil && m.pods() == 0 && !pl.seen.Reserved[m.ID] && !m.Node.EmptySince.IsZero()
 }
 
 func (pl *planner) machine(id string) Machine {

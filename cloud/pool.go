@@ -54,9 +54,19 @@ type Pool struct {
 	// to standby.
 	DrainTimeout time.Duration
 
-	// MaxRuntime is how long a machine may run before it is drained and stopped,
-	// one at a time. 0 means for ever.
+	// MaxRuntime is how long a machine may run before it is drained and stopped. 0 means
+	// for ever.
 	MaxRuntime time.Duration
+
+	// ConsolidateAfter is for how long the pods of a machine must have fitted on other Nodes,
+	// as [Want].Vacate says, before it is drained and stopped. 0 means never. None is while
+	// the Node of another running machine of the pool is not ready.
+	ConsolidateAfter time.Duration
+
+	// Disruptions is how many machines may be on their way to standby at a time because of
+	// MaxRuntime and ConsolidateAfter. Default 1. Less than 0 means that none may go there
+	// now; those that are on their way go on.
+	Disruptions int
 
 	// SurplusTTL is how long standby machines above MinStandby are kept. 0 means
 	// for ever.
@@ -145,6 +155,7 @@ func (p Pool) Validate() error {
 		{"EmptyTTL", p.EmptyTTL},
 		{"DrainTimeout", p.DrainTimeout},
 		{"MaxRuntime", p.MaxRuntime},
+		{"ConsolidateAfter", p.ConsolidateAfter},
 		{"SurplusTTL", p.SurplusTTL},
 		{"StopTimeout", p.StopTimeout},
 		{"StartTimeout", p.StartTimeout},
@@ -170,6 +181,7 @@ func (p Pool) withDefaults() Pool {
 	p.StartTimeout = cmp.Or(p.StartTimeout, 10*time.Minute)
 	p.UnreadyTimeout = cmp.Or(p.UnreadyTimeout, 15*time.Minute)
 	p.Budget = cmp.Or(p.Budget, 0.1)
+	p.Disruptions = cmp.Or(p.Disruptions, 1)
 	return p
 }
 

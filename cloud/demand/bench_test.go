@@ -70,3 +70,31 @@ func BenchmarkDemand(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkVacate is the time of one call in a cluster of 1,000 nodes, of which none can be
+// vacated, and of which a tenth can.
+func BenchmarkVacate(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		free int64 // millicores of each node
+	}{{"full", 50}, {"roomy", 400}} {
+		in := demand.Input{}
+		for i := range 1000 {
+			n := machine(fmt.Sprintf("node-%d", i), "x", 4)
+			for j := range 10 {
+				p := app(fmt.Sprint(j), asks((4000-c.free)/10, gi))
+				p.Name = fmt.Sprintf("p-%d-%d", i, j)
+				n.Pods = append(n.Pods, &p)
+			}
+			in.Nodes = append(in.Nodes, n)
+		}
+		nodes := occupied(in.Nodes...)
+		b.Run(c.name, func(b *testing.B) {
+			found := 0
+			for b.Loop() {
+				found = len(demand.Vacate(in, nodes, 10))
+			}
+			b.ReportMetric(float64(found), "vacated")
+		})
+	}
+}

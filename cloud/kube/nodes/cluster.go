@@ -36,6 +36,7 @@ type Cluster struct {
 	onNode     map[string]map[types.NamespacedName]bool
 	daemons    map[types.NamespacedName]*appsv1.DaemonSet
 	namespaces map[string]map[string]string
+	budgets    map[types.NamespacedName]budget
 	volumes    volumes
 }
 
@@ -47,7 +48,7 @@ func New(domain Domain, platform Platform, changed func(pools []string, demand b
 		domain: domain, platform: platform, changed: changed,
 		nodes: map[string]View{}, raw: map[string]*corev1.Node{}, byMachine: map[string]string{}, gone: map[string]string{},
 		pods: map[types.NamespacedName]PodView{}, onNode: map[string]map[types.NamespacedName]bool{},
-		daemons: map[types.NamespacedName]*appsv1.DaemonSet{}, namespaces: map[string]map[string]string{}, volumes: newVolumes(),
+		daemons: map[types.NamespacedName]*appsv1.DaemonSet{}, namespaces: map[string]map[string]string{}, budgets: map[types.NamespacedName]budget{}, volumes: newVolumes(),
 	}
 }
 

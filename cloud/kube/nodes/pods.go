@@ -35,6 +35,8 @@ type PodView struct {
 	// static pods stay.
 	evicted     bool
 	terminating bool
+	// replaced: it has a controller, which makes another pod once it is evicted.
+	replaced bool
 	// kept: it asks not to be evicted while its machine is good.
 	kept bool
 	// stays: it tolerates the taint of standby machines, which evicts others, or is being
@@ -152,7 +154,7 @@ func (c *Cluster) viewPod(p *corev1.Pod) PodView {
 	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	daemon := false
 	if owner := metav1.GetControllerOf(p); owner != nil {
-		daemon = owner.Kind == "DaemonSet"
+		daemon, v.replaced = owner.Kind == "DaemonSet", true
 	}
 	_, mirror := p.Annotations[mirrorPod]
 	v.evicted = v.Node != "" && !ended && !daemon && !mirror

@@ -1,0 +1,160 @@
+package cloud_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+)
+
+// spare makes a memory in which the pods of machines have fitted on other Nodes for a time.
+func spare(d time.Duration, ids ...string) func(*cloud.Observed) {
+	return func(o *cloud.Observed) {
+		o.Memory.Machines = map[string]cloud.MachineHistory{}
+		for _, id := range ids {
+			o.Memory.Machines[id] = cloud.MachineHistory{
+				State: cloud.InstanceRunning, Since: noon.Add(-time.Hour), Listed: true, Spare: noon.Add(-d),
+			}
+		}
+	}
+}
+
+func TestGoodMachinesAreDisruptedWithinBounds(t *testing.T) {
+	const three = "i-1 running running ready pods=1 started=2h\ni-2 running running ready pods=1 started=3h\ni-3 running running ready pods=1 started=4h"
+	pool := func(change func(*cloud.Pool)) cloud.Pool {
+		p := cloud.Pool{Scope: scope, Size: 9, ConsolidateAfter: 10 * time.Minute}
+		if change != nil {
+			change(&p)
+		}
+		return p
+	}
+	all := cloud.Want{Vacate: []string{"i-2", "i-1", "i-3"}}
+	both := func(a, b func(*cloud.Observed)) func(*cloud.Observed) {
+		return func(o *cloud.Observed) { a(o); b(o) }
+	}
+	drain := func(id, why string) string { return "drain " + id + " (running -> terminating): " + why }
+	const fits, old = "its pods fit on other Nodes", "it is over its runtime"
+	for name, c := range map[string]struct {
+		pool     cloud.Pool
+		machines string
+		change   func(*cloud.Observed)
+		want     cloud.Want
+		plan     []string
+		wake     time.Duration // zero: not looked at
+	}{
+		"the first choice goes, one at a time": {
+			pool: pool(nil), machines: three, change: spare(10*time.Minute, "i-1", "i-2", "i-3"), want: all, plan: []string{drain("i-2", fits)},
+		},
+		"not before its time": {
+			pool: pool(nil), machines: three, change: spare(10*time.Minute-time.Second, "i-1", "i-2", "i-3"), want: all, wake: time.Second,
+		},
+		"nor when it is seen for the first time": {pool: pool(nil), machines: three, want: all, wake: 10 * time.Minute},
+		"nor what demand does not name any more": {
+			pool: pool(nil), machines: three, change: spare(time.Hour, "i-1", "i-2", "i-3"), want: cloud.Want{Vacate: []string{"i-3"}},
+			plan: []string{drain("i-3", fits)},
+		},
+		"nor where it is off": {
+			pool: pool(func(p *cloud.Pool) { p.ConsolidateAfter = 0 }), machines: three, change: spare(time.Hour, "i-1", "i-2", "i-3"), want: all,
+		},
+		"as many as are allowed": {
+			pool: pool(func(p *cloud.Pool) { p.Disruptions = 2 }), machines: three, change: spare(time.Hour, "i-1", "i-2", "i-3"), want: all,
+			plan: []string{drain("i-1", fits), drain("i-2", fits)},
+		},
+		"none may go": {
+			pool: pool(func(p *cloud.Pool) { p.Disruptions, p.MaxRuntime = -1, time.Hour }), machines: three, want: all,
+			change: spare(time.Hour, "i-1", "i-2", "i-3"),
+		},
+		"what is on its way counts": {
+			pool: pool(func(p *cloud.Pool) { p.Disruptions, p.MaxRuntime = 2, 3*time.Hour }), want: all,
+			machines: "i-1 running running ready pods=1 started=2h\ni-2 running running ready pods=1 started=3h\ni-3 terminating running pods=1 since=1m intent=stop",
+			change:   both(spare(time.Hour, "i-1", "i-2", "i-3"), func(o *cloud.Observed) { o.Nodes[2].Intent.Reason = cloud.ReasonUnderused }),
+			plan:     []string{drain("i-2", old), "drain i-3: pods are left on it"},
+		},
+		"what is over its runtime goes first, the oldest before all": {
+			pool: pool(func(p *cloud.Pool) { p.Disruptions, p.MaxRuntime = 2, 3*time.Hour }), machines: three, want: all,
+			change: spare(time.Hour, "i-1", "i-2", "i-3"),
+			plan:   []string{drain("i-2", old), drain("i-3", old)},
+		},
+		"and leaves what is allowed beyond to the others": {
+			pool: pool(func(p *cloud.Pool) { p.Disruptions, p.MaxRuntime = 2, 4*time.Hour }), machines: three, want: all,
+			change: spare(time.Hour, "i-1", "i-2", "i-3"),
+			plan:   []string{drain("i-2", fits), drain("i-3", old)},
+		},
+		"a pod that asks not to be disrupted keeps its machine": {
+			pool: pool(nil), machines: three, want: all,
+			change: both(spare(time.Hour, "i-1", "i-2", "i-3"), func(o *cloud.Observed) { o.Nodes[1].DoNotDisrupt = true }),
+			plan:   []string{drain("i-1", fits)},
+		},
+		"a drain that was given up is not tried again soon": {
+			pool: pool(nil), machines: three, want: all, change: both(spare(time.Hour, "i-1", "i-2", "i-3"), func(o *cloud.Observed) {
+				h := o.Memory.Machines["i-2"]
+				h.GaveUp = noon.Add(-9 * time.Minute)
+				o.Memory.Machines["i-2"] = h
+			}),
+			plan: []string{drain("i-1", fits)},
+		},
+		"nothing is moved while another Node of the pool is not ready": {
+			pool: pool(nil), machines: three + "\ni-4 running running pods=1 started=2h", want: all,
+			change: both(spare(time.Hour, "i-1", "i-2", "i-3"), func(o *cloud.Observed) {
+				o.Memory.Machines["i-4"] = cloud.MachineHistory{State: cloud.InstanceRunning, Since: noon, Listed: true, Unready: noon.Add(-time.Second)}
+			}),
+		},
+		"nor on a list that is not trusted": {
+			pool: pool(nil), machines: three + "\ni-5 running -\ni-6 running -", want: all,
+			change: both(spare(time.Hour, "i-1", "i-2", "i-3"), func(o *cloud.Observed) {
+				for _, id := range []string{"i-5", "i-6"} {
+					o.Memory.Machines[id] = cloud.MachineHistory{Since: noon, Listed: true}
+				}
+			}),
+			plan: []string{"held back: ShortList: 2 of 5 machines are missing from the list, at most 1 may be deleted at once: nothing is launched or terminated"},
+		},
+		"a machine that starts keeps its pods": {
+			pool: pool(nil), machines: "i-1 running running starting=1m pods=1", want: cloud.Want{Vacate: []string{"i-1"}}, change: spare(time.Hour, "i-1"),
+		},
+		"an empty one ends by its own time": {
+			pool: pool(func(p *cloud.Pool) { p.EmptyTTL = time.Hour }), machines: "i-1 running running ready empty=59m started=2h",
+			want: cloud.Want{Vacate: []string{"i-1"}}, change: spare(time.Hour, "i-1"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := machines(t, c.machines)
+			if c.change != nil {
+				c.change(&seen)
+			}
+			require.NoError(t, c.pool.Validate())
+			plan := c.pool.Plan(seen, c.want, noon)
+			lines := strings.Split(strings.TrimSpace(plan.String()), "\n")[1:]
+			if diff := cmp.Diff(c.plan, append([]string(nil), lines...)); diff != "" {
+				t.Error(diff)
+			}
+			if c.wake > 0 {
+				require.Equal(t, noon.Add(c.wake), plan.Wake)
+			}
+		})
+	}
+}
+
+// The time counts from when the pods fit without a break.
+func TestTheTimeOfAVacantMachineStartsAgain(t *testing.T) {
+	pool := cloud.Pool{Scope: scope, Size: 9, ConsolidateAfter: 10 * time.Minute}
+	seen := machines(t, "i-1 running running ready pods=1 started=2h")
+	now := noon
+	pass := func(after time.Duration, vacate ...string) []cloud.Action {
+		now = now.Add(after)
+		seen.Listed = now
+		plan := pool.Plan(seen, cloud.Want{Vacate: vacate}, now)
+		seen.Memory = plan.Memory
+		return plan.Actions
+	}
+	require.Empty(t, pass(0, "i-1"))
+	require.Empty(t, pass(9*time.Minute))
+	require.Empty(t, pass(time.Minute, "i-1"))
+	require.Empty(t, pass(9*time.Minute, "i-1"))
+	actions := pass(time.Minute, "i-1")
+	require.Len(t, actions, 1)
+	require.Equal(t, cloud.Intent{Verb: cloud.Stop, Reason: cloud.ReasonUnderused, Since: now}, actions[0].Intent)
+}

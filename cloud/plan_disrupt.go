@@ -19,7 +19,7 @@ func (pl *planner) disrupt() {
 	for _, m := range pl.machines {
 		h := memory.Machines[m.ID]
 		unready = unready || !h.Unready.IsZero()
-		if m.Use == StateTerminating && (m.intent().Reason == ReasonRuntime || m.intent().Reason == ReasonUnderused) {
+		if m.Use == StateTerminating && (m.intent().Reason == ReasonRuntime || m.intent().Reason == ReasonUnderutilized) {
 			left--
 		}
 		vacant := m.Use == StateRunning && m.Node != nil && m.Node.Ready && m.pods() > 0 && slices.Contains(pl.want.Vacate, m.ID)
@@ -60,7 +60,7 @@ func (pl *planner) disrupt() {
 	at := func(m Machine) int { return slices.Index(pl.want.Vacate, m.ID) }
 	slices.SortStableFunc(spare, func(a, b Machine) int { return at(a) - at(b) })
 	for _, m := range spare[:max(0, min(left, len(spare)))] {
-		pl.orders[m.ID] = order{Stop, ReasonUnderused}
+		pl.orders[m.ID] = order{Stop, ReasonUnderutilized}
 	}
 }
 

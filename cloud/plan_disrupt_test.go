@@ -71,7 +71,7 @@ func TestGoodMachinesAreDisruptedWithinBounds(t *testing.T) {
 		"what is on its way counts": {
 			pool: pool(func(p *cloud.Pool) { p.Disruptions, p.MaxRuntime = 2, 3*time.Hour }), want: all,
 			machines: "i-1 running running ready pods=1 started=2h\ni-2 running running ready pods=1 started=3h\ni-3 terminating running pods=1 since=1m intent=stop",
-			change:   both(spare(time.Hour, "i-1", "i-2", "i-3"), func(o *cloud.Observed) { o.Nodes[2].Intent.Reason = cloud.ReasonUnderused }),
+			change:   both(spare(time.Hour, "i-1", "i-2", "i-3"), func(o *cloud.Observed) { o.Nodes[2].Intent.Reason = cloud.ReasonUnderutilized }),
 			plan:     []string{drain("i-2", old), "drain i-3: pods are left on it"},
 		},
 		"what is over its runtime goes first, the oldest before all": {
@@ -156,5 +156,5 @@ func TestTheTimeOfAVacantMachineStartsAgain(t *testing.T) {
 	require.Empty(t, pass(9*time.Minute, "i-1"))
 	actions := pass(time.Minute, "i-1")
 	require.Len(t, actions, 1)
-	require.Equal(t, cloud.Intent{Verb: cloud.Stop, Reason: cloud.ReasonUnderused, Since: now}, actions[0].Intent)
+	require.Equal(t, cloud.Intent{Verb: cloud.Stop, Reason: cloud.ReasonUnderutilized, Since: now}, actions[0].Intent)
 }

@@ -11,8 +11,8 @@ import (
 // The reasons of the Intent of a machine that is drained although it is good: it is over
 // MaxRuntime, or its pods fit on other Nodes.
 const (
-	ReasonRuntime   = "it is over its runtime"
-	ReasonUnderused = "its pods fit on other Nodes"
+	ReasonRuntime       = "it is over its runtime"
+	ReasonUnderutilized = "its pods fit on other Nodes"
 )
 
 const (

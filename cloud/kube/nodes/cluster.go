@@ -37,7 +37,9 @@ type Cluster struct {
 	daemons    map[types.NamespacedName]*appsv1.DaemonSet
 	namespaces map[string]map[string]string
 	budgets    map[types.NamespacedName]budget
-	volumes    volumes
+	// budgetsKnown: all of them were seen once.
+	budgetsKnown bool
+	volumes      volumes
 }
 
 // New returns a Cluster that has seen nothing yet. changed is called, outside of its lock,
@@ -70,17 +72,40 @@ func (c *Cluster) SawNode(n *corev1.Node) {
 	}
 	delete(c.gone, n.Name)
 	c.nodes[n.Name] = v
-	delete(c.byMachine, was.Status.ID)
 	delete(c.raw, n.Name)
 	if v.Status.ID != "" {
 		n = n.DeepCopy()
 		n.ManagedFields, n.Status.Images = nil, nil
-		c.raw[n.Name], c.byMachine[v.Status.ID] = n, n.Name
+		c.raw[n.Name] = n
 	}
+	c.join(was.Status.ID, n.Name)
+	c.join(v.Status.ID, n.Name)
 	c.mu.Unlock()
 	was.version, was.Status.Pods = v.version, v.Status.Pods
 	if !known || !sameView(was, v) {
 		c.changed(poolsOf(was, v), true)
+	}
+}
+
+// join finds the Node of a machine, after a change of one. A kubelet that has registered under
+// another name leaves its former Node behind: the youngest is the one of the machine.
+func (c *Cluster) join(id, changed string) {
+	if id == "" {
+		return
+	}
+	known := c.byMachine[id]
+	switch {
+	case c.nodes[changed].Status.ID == id && (known == "" || known == changed):
+		c.byMachine[id] = changed // as nearly always
+		return
+	case known != "" && known != changed && c.nodes[changed].Status.ID != id:
+		return
+	}
+	delete(c.byMachine, id)
+	for _, name := range c.named(id) {
+		if n := c.raw[c.byMachine[id]]; n == nil || n.CreationTimestamp.Time.Before(c.raw[name].CreationTimestamp.Time) {
+			c.byMachine[id] = name
+		}
 	}
 }
 
@@ -115,7 +140,7 @@ func (c *Cluster) DropNode(name, uid string) {
 	}
 	delete(c.nodes, name)
 	delete(c.raw, name)
-	delete(c.byMachine, was.Status.ID)
+	c.join(was.Status.ID, name)
 	c.mu.Unlock()
 	if known {
 		c.changed(poolsOf(was), true)
@@ -149,8 +174,27 @@ func (c *Cluster) OfMachine(id string) (View, bool) {
 	return v, ok
 }
 
+// named returns the names of all Nodes of a machine.
+func (c *Cluster) named(id string) []string {
+	var names []string
+	for name := range c.raw {
+		if c.nodes[name].Status.ID == id {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// namesOf is named for callers without the lock.
+func (c *Cluster) namesOf(id string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.named(id)
+}
+
 // Machines returns the Nodes of a pool, by name, and the Nodes of its machines that have no
-// state yet.
+// state yet. Of a machine that has several the youngest is returned.
 func (c *Cluster) Machines(pool, uid string, ids map[string]bool) []View {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,6 +202,9 @@ func (c *Cluster) Machines(pool, uid string, ids map[string]bool) []View {
 	coming := c.coming()
 	for _, name := range slices.Sorted(maps.Keys(c.raw)) {
 		v := c.nodes[name]
+		if c.byMachine[v.Status.ID] != name {
+			continue
+		}
 		if v.Owned(pool, uid) || v.Pool == "" && ids[v.Status.ID] {
 			v.Status.Pods, v.Status.Waiting = c.occupants(name)+len(coming[name]), len(c.waiting(name))
 			v.Status.NetworkReady, v.Status.DoNotDisrupt = c.networkReady(name, v), c.kept(name)

@@ -50,47 +50,52 @@ func (g Guard) draining(id string) bool {
 	return err == nil && why.Step == string(cloud.Drain) && g.Marks.time().Before(why.Since.Add(g.DrainTimeout))
 }
 
-// empty returns an error if the Node of a machine has a pod that has to be evicted, also if that
+// empty returns an error if a Node of a machine has a pod that has to be evicted, also if that
 // Node was deleted. A machine that warms up is stopped in any case, as one that stops itself is:
 // pods are there that tolerate its cordon, and would have each warm-up of the pool fail.
 func (g Guard) empty(ctx context.Context, id string) error {
-	node := g.nodeOf(id)
-	if node == "" {
-		return nil
-	}
-	if g.Marks.Cluster.expects(node) {
-		return fmt.Errorf("a pod is on its way to it: %w", ErrChanged)
-	}
-	pods, err := g.Marks.Client.Resource(podsResource).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
-	if err != nil {
-		return fmt.Errorf("pods of node %s: %w", node, err)
-	}
-	for i := range pods.Items {
-		p := &corev1.Pod{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pods.Items[i].Object, p); err != nil {
-			return fmt.Errorf("pod %s: %w", pods.Items[i].GetName(), err)
+	for _, node := range g.nodesOf(id) {
+		if g.Marks.Cluster.expects(node) {
+			return fmt.Errorf("a pod is on its way to it: %w", ErrChanged)
 		}
-		if g.Marks.Cluster.viewPod(p).evicted {
-			return fmt.Errorf("pod %s/%s is on it: %w", p.Namespace, p.Name, ErrChanged)
+		pods, err := g.Marks.Client.Resource(podsResource).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+		if err != nil {
+			return fmt.Errorf("pods of node %s: %w", node, err)
+		}
+		current, _ := g.Marks.Cluster.OfMachine(id)
+		for i := range pods.Items {
+			p := &corev1.Pod{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pods.Items[i].Object, p); err != nil {
+				return fmt.Errorf("pod %s: %w", pods.Items[i].GetName(), err)
+			}
+			v := g.Marks.Cluster.viewPod(p)
+			// No kubelet ends a pod on a Node that the machine has left.
+			left := v.terminating && current.Status.Name != "" && current.Status.Name != node
+			if v.evicted && !left {
+				return fmt.Errorf("pod %s/%s is on it: %w", p.Namespace, p.Name, ErrChanged)
+			}
 		}
 	}
 	return nil
 }
 
-// nodeOf returns the Node of a machine that may run pods, by the tag of the machine if the Node
-// is not there; empty if there is none.
-func (g Guard) nodeOf(id string) string {
+// nodesOf returns the Nodes of a machine that may run pods, by the tag of the machine if none is
+// there. A machine whose kubelet has registered under another name has several.
+func (g Guard) nodesOf(id string) (names []string) {
 	c := g.Marks.Cluster
-	if v, ok := c.OfMachine(id); ok {
-		if v.Status.State == cloud.StateWarmup {
-			return ""
+	all := c.namesOf(id)
+	for _, name := range all {
+		if v, ok := c.Node(name); ok && v.Status.State != cloud.StateWarmup {
+			names = append(names, name)
 		}
-		return v.Status.Name
+	}
+	if len(all) > 0 {
+		return names
 	}
 	i, _ := g.Instance(id)
 	name := i.Tags[g.Scope.Key("node")]
-	if _, another := c.Node(name); another {
-		return ""
+	if _, another := c.Node(name); another || name == "" {
+		return nil
 	}
-	return name
+	return []string{name}
 }

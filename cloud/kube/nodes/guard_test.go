@@ -106,3 +106,97 @@ func TestAMachineWhosePodsCannotBeReadIsNotStopped(t *testing.T) {
 	}
 	require.ErrorContains(t, g.Check(t.Context(), cloud.Action{Verb: cloud.Stop, Machine: "i-1"}), "pods of node node")
 }
+
+// TestPodsOnTheFormerNodeOfAMachineCount has a machine whose kubelet has registered under another
+// name: its pods may be on either Node. On the former one no kubelet ends a pod that is deleted.
+func TestPodsOnTheFormerNodeOfAMachineCount(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		on     string // the Node of the pod
+		ending bool
+		late   bool // the former Node is seen last
+		stops  bool
+	}{
+		"on the present one":                    {on: "second"},
+		"on the present one, the other changed": {on: "second", late: true},
+		"on the former one":                     {on: "node"},
+		"ending on the former one":              {on: "node", ending: true, stops: true},
+		"ending on the present one":             {on: "second", ending: true},
+		"on another":                            {on: "third", stops: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &simtest.Server{Kinds: []simtest.Kind{{Version: "v1", Resource: "pods", Kind: "Pod", Status: true}}}
+			client, err := dynamic.NewForConfig(&rest.Config{Host: "http://simtest", Transport: server})
+			require.NoError(t, err)
+			pod := map[string]any{"name": "p", "finalizers": []any{"example.com/keep"}}
+			pods := client.Resource(podsResource).Namespace("team")
+			_, err = pods.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": map[string]any{"nodeName": c.on},
+			}}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			if c.ending {
+				require.NoError(t, pods.Delete(t.Context(), "p", metav1.DeleteOptions{}))
+			}
+			w := New(domain, platform, func([]string, bool) {})
+			former, present := machine(), machine()
+			former.CreationTimestamp, present.CreationTimestamp = metav1.NewTime(started), metav1.NewTime(started.Add(time.Hour))
+			present.Name, present.UID = "second", "w"
+			w.SawNode(former)
+			w.SawNode(present)
+			if c.late {
+				former = former.DeepCopy()
+				former.ResourceVersion = "99"
+				w.SawNode(former)
+			}
+			g := Guard{Marks: &Marks{Client: client, Cluster: w, Pool: Pool{Domain: domain}}}
+			err = g.Check(t.Context(), cloud.Action{Verb: cloud.Stop, Machine: "i-1"})
+			if c.stops {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, ErrChanged)
+			}
+		})
+	}
+}
+
+// TestTheYoungestNodeIsThatOfTheMachine whatever is seen last, and the other one again once it is
+// deleted.
+func TestTheYoungestNodeIsThatOfTheMachine(t *testing.T) {
+	t.Parallel()
+	w := New(domain, platform, func([]string, bool) {})
+	saw := func(name string, created time.Duration, version string) {
+		n := machine()
+		n.Name, n.ResourceVersion, n.CreationTimestamp = name, version, metav1.NewTime(started.Add(created))
+		w.SawNode(n)
+	}
+	is := func(want string) {
+		t.Helper()
+		v, ok := w.OfMachine("i-1")
+		require.Equal(t, want != "", ok)
+		require.Equal(t, want, v.Status.Name)
+		var names []string
+		for _, m := range w.Machines(v.Pool, v.PoolUID, map[string]bool{"i-1": true}) {
+			names = append(names, m.Status.Name)
+		}
+		if want != "" {
+			require.Equal(t, []string{want}, names)
+		}
+	}
+	saw("b", time.Hour, "2")
+	is("b")
+	saw("a", 0, "3")
+	is("b")
+	saw("a", 0, "4")
+	is("b")
+	saw("c", 2*time.Hour, "5")
+	is("c")
+	w.DropNode("c", "")
+	is("b")
+	n := machine()
+	n.Name, n.ResourceVersion, n.Spec.ProviderID = "b", "6", "aws:///eu-west-1a/i-2"
+	w.SawNode(n)
+	is("a")
+	w.DropNode("a", "")
+	is("")
+}

@@ -35,6 +35,14 @@ func (c *Cluster) SawBudget(key types.NamespacedName, b *policyv1.PodDisruptionB
 	c.budgets[key] = budget{selector, err == nil && b.Status.DisruptionsAllowed > 0}
 }
 
+// SawBudgets says that all PodDisruptionBudgets that there are were stored. Until then no pod is
+// movable.
+func (c *Cluster) SawBudgets() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.budgetsKnown = true
+}
+
 // SeenBudgets returns how many PodDisruptionBudgets are stored.
 func (c *Cluster) SeenBudgets() int {
 	c.mu.Lock()
@@ -55,6 +63,8 @@ func (c *Cluster) forbids(key types.NamespacedName, p *PodView) string {
 	}
 	slices.Sort(names)
 	switch {
+	case !c.budgetsKnown:
+		return "the PodDisruptionBudgets are not read yet"
 	case len(names) > 1:
 		return "it has several PodDisruptionBudgets: " + strings.Join(names, ", ")
 	case closed:

@@ -41,7 +41,8 @@ func TestWhatKeepsAPodOnItsNode(t *testing.T) {
 		change func(c *Cluster, p *corev1.Pod)
 		kept   string
 	}{
-		"nothing": {},
+		"nothing":                  {},
+		"the budgets are not read": {kept: "pod team/web-1: the PodDisruptionBudgets are not read yet"},
 		"it has no controller": {
 			change: func(_ *Cluster, p *corev1.Pod) { p.OwnerReferences = nil }, kept: "pod team/web-1: it has no controller that makes another",
 		},
@@ -106,6 +107,9 @@ func TestWhatKeepsAPodOnItsNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster := New(domain, platform, func([]string, bool) {})
+			if name != "the budgets are not read" {
+				cluster.SawBudgets()
+			}
 			daemon, done, p := replica("ds", "n"), replica("done", "n"), replica("web-1", "n")
 			daemon.OwnerReferences[0].Kind = "DaemonSet"
 			done.Status.Phase, done.OwnerReferences = corev1.PodSucceeded, nil
@@ -140,6 +144,7 @@ func TestAPodMovesWithItsVolumes(t *testing.T) {
 	p.OwnerReferences = replica("data", "n").OwnerReferences
 	c.SawPod(types.NamespacedName{Namespace: "team", Name: "data"}, p)
 	bind(c, "data", "x")
+	c.SawBudgets()
 	move := func() (demand.Pod, demand.Node) {
 		var pod demand.Pod
 		node := demand.Node{Name: "m"}

@@ -72,6 +72,8 @@ func reasons(a cloud.Action) []string {
 			return nil
 		case a.Intent.Reason == cloud.ReasonRuntime:
 			return []string{"MaxRuntimeExceeded", "ScaleDown"}
+		case a.Intent.Reason == cloud.ReasonUnderutilized:
+			return []string{"Underutilized", "ScaleDown"}
 		}
 		return []string{"ScaleDown"}
 	case cloud.GiveUp:

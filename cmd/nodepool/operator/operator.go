@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
@@ -74,6 +75,7 @@ type operator struct {
 	daemons     kube.Controller[*appsv1.DaemonSet]
 	namespaces  kube.Controller[*corev1.Namespace]
 	storage     storage
+	budgets     kube.Controller[*policyv1.PodDisruptionBudget]
 	finalize    kube.Finalizer
 	keepClass   kube.Finalizer
 	keepProfile kube.Finalizer
@@ -275,6 +277,11 @@ func (o *operator) watches() []reconcile.Member {
 		{Name: "volume limits", Starter: &o.storage.limits},
 		{Name: "storage", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
 			_ = o.storageSeen(ctx) // it fails when ctx ends
+			return nil
+		})},
+		{Name: "disruption budgets", Starter: &o.budgets},
+		{Name: "disruption budgets seen", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
+			_ = o.budgetsSeen(ctx) // the same
 			return nil
 		})},
 	}

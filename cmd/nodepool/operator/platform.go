@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,6 +58,8 @@ func (o *operator) watchStorage() {
 	watch(&s.volumes, o, corev1.SchemeGroupVersion.WithResource("persistentvolumes"), named(c.SawVolume))
 	watch(&s.classes, o, storagev1.SchemeGroupVersion.WithResource("storageclasses"), named(c.SawStorageClass))
 	watch(&s.limits, o, storagev1.SchemeGroupVersion.WithResource("csinodes"), named(c.SawCSINode))
+	watch(&o.budgets, o, policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), c.SawBudget)
+	o.budgets.Kind.Drop = ""
 }
 
 // watch has a controller do nothing but show each object of a resource.

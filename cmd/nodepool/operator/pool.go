@@ -124,11 +124,16 @@ func (p *poolPass) run(ctx context.Context) {
 	p.state.machines.Plan = p.state.machines.Spec.Plan(seen, cloud.Want{}, p.state.op.now())
 	p.publish()
 	p.state.holdSurplus()
+	vacate := p.state.vacate()
 	p.plan, p.results, p.err = p.state.machines.Executor.Pass(
 		ctx,
 		p.state.machines.Spec,
 		seen,
-		func(cloud.Memory) cloud.Want { return p.state.op.want(p.state.name()) },
+		func(cloud.Memory) cloud.Want {
+			want := p.state.op.want(p.state.name())
+			want.Vacate = vacate
+			return want
+		},
 	)
 	p.state.kept.End(p.plan.Memory, p.results, p.state.op.now())
 	p.state.recordResults(ctx, p.results)
@@ -145,7 +150,7 @@ func (p *poolPass) run(ctx context.Context) {
 // look is the part of a pass before it acts: it reads the desired and the actual state of
 // the pool. Without an executor there is nothing to act on.
 func (p *poolPass) look(ctx context.Context) cloud.Observed {
-	if p.problem = validate(p.state.pool); p.problem.reason == "" {
+	if p.problem = validate(p.state.pool, p.state.op.now()); p.problem.reason == "" {
 		p.problem = p.prepare(ctx)
 	}
 	regions := p.state.pool.Status.Regions
@@ -337,12 +342,15 @@ func spread(d time.Duration, of types.UID) time.Duration {
 }
 
 // validate returns what admission cannot see of a pool by itself.
-func validate(p *v1alpha1.NodePool) problem {
+func validate(p *v1alpha1.NodePool, now time.Time) problem {
 	if p.Spec.MinStandby > p.Spec.PoolSize {
 		return problem{
 			"ValidationFailed",
 			fmt.Sprintf("spec.minStandby: is %d, must be at most spec.poolSize (%d)", p.Spec.MinStandby, p.Spec.PoolSize),
 		}
+	}
+	if _, err := disruptions(p, now); err != nil {
+		return problem{"ValidationFailed", err.Error()}
 	}
 	return problem{}
 }

@@ -61,9 +61,10 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 	if err := o.until(ctx, o.seen); err != nil {
 		return fmt.Errorf("read the cluster: %w", errors.Join(err, o.seen()))
 	}
-	// Who may not read claims gets a plan, too: pods that have some say what is missing.
+	// Who may not read claims or budgets gets a plan, too, which says what is missing.
 	claims, cancel := context.WithTimeout(ctx, 5*time.Second)
 	_ = o.storageSeen(claims)
+	_ = o.budgetsSeen(claims)
 	cancel()
 	pools, err := o.pools.List("")
 	if err != nil {
@@ -102,6 +103,7 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 		if pass.state.machines.Executor != nil {
 			plan := pass.state.machines.Spec.Plan(seen[pool.Name], want, o.now())
 			b.WriteString(plan.String())
+			b.WriteString(explain(&pass.state.machines, o.demand.Consolidate(&pass.state.machines)))
 			p.cost(&b, seen[pool.Name].Instances, plan)
 		}
 		b.WriteByte('\n')

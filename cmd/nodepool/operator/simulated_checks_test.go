@@ -127,7 +127,7 @@ func (p *pooled) converged(w *simtest.World) error {
 			continue
 		}
 		if classOf(w, pool) {
-			errs = append(errs, p.atRest(w, pool, machines[pool.UID()]))
+			errs = append(errs, p.atRest(w, pool, machines[pool.UID()]), p.consolidated(w, pool, machines[pool.UID()]))
 		} else if c := conditionOf(pool, "Degraded"); c["status"] != "True" {
 			wrong("pool %s has no class, and says %v", pool.Name(), pool.Field("status"))
 		}
@@ -199,6 +199,29 @@ func (p *pooled) atRest(w *simtest.World, pool simtest.Object, has []cloud.Insta
 		wrong("%v", pool.Field("status", "conditions"))
 	}
 	return errors.Join(errs...)
+}
+
+// consolidated returns which machine of a pool could be on standby: its pods have room on another.
+// Pods ask for processors and 1 Gi each, and a machine has four processors.
+func (p *pooled) consolidated(w *simtest.World, pool simtest.Object, has []cloud.Instance) error {
+	if pool.Field("spec", "disruption", "consolidateAfter") == nil {
+		return nil
+	}
+	uses := map[string]int{} // by the name of the Node, of processors
+	for _, pod := range w.Objects("pods") {
+		name, _ := pod.Field("spec", "nodeName").(string)
+		cpu, _ := pod.Field("spec", "containers").([]any)[0].(map[string]any)["resources"].(map[string]any)["requests"].(map[string]any)["cpu"].(string)
+		uses[name] += map[string]int{"500m": 500, "2100m": 2100, "3": 3000}[cpu]
+	}
+	for _, a := range has {
+		for _, b := range has {
+			from, to := p.Of(a.ID), p.Of(b.ID)
+			if a.ID != b.ID && uses[from] > 0 && uses[to] > 0 && uses[from]+uses[to] <= 4000 {
+				return fmt.Errorf("pool %s: the pods of %s, %dm, have room on %s, which has %dm", pool.Name(), from, uses[from], to, uses[to])
+			}
+		}
+	}
+	return nil
 }
 
 // classOf reports whether the class of a pool is there, and stays.

@@ -193,6 +193,13 @@ func editPools(w *simtest.World) {
 	if dice.IntN(3) == 0 {
 		spec["scaleDown"].(map[string]any)["surplusStandbyTTL"] = "1m" //nolint:forcetypeassert // made above
 	}
+	if dice.IntN(2) == 0 {
+		spec["weight"] = dice.IntN(3)
+		spec["disruption"] = []any{
+			map[string]any{"consolidateAfter": "1m"}, map[string]any{"consolidateAfter": "30s", "budgets": []any{map[string]any{"nodes": "50%"}}},
+			map[string]any{"consolidateAfter": "2m", "budgets": []any{map[string]any{"nodes": "0", "schedule": "0 * * * *", "duration": "10m"}}},
+		}[dice.IntN(3)]
+	}
 	n, cpu := dice.IntN(5), []string{"500m", "2100m", "3"}[dice.IntN(3)]
 	switch act := dice.IntN(10); {
 	case act < 4:

@@ -45,6 +45,10 @@ func (o *operator) poolOf(p *v1alpha1.NodePool) cloud.Pool {
 		UnreadyTimeout:   spec.UnreadyTimeout.Duration.Duration,
 		Deleting:         p.DeletionTimestamp != nil,
 	}
+	pool.Disruptions, _ = disruptions(p, o.now())
+	if d := spec.Disruption.ConsolidateAfter; d != nil {
+		pool.ConsolidateAfter = d.Duration.Duration
+	}
 	if d := spec.MaxNodeRuntime; d != nil {
 		pool.MaxRuntime = d.Duration.Duration
 	}

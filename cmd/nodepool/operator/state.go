@@ -97,7 +97,7 @@ func (o *operator) newState(p *v1alpha1.NodePool) *poolState {
 	memory := o.memoryOf(p)
 	return &poolState{op: o, pool: p, kept: memory, machines: pools.Pool{
 		Spec: o.poolOf(p), Nodes: nodesOf(p), Memory: &memory.SharedMemory, DaemonSets: o.cluster.DaemonSets(),
-		DefaultRequests: requestsOf(p), Shorten: short,
+		DefaultRequests: requestsOf(p), Shorten: short, Weight: p.Spec.Weight,
 	}}
 }
 

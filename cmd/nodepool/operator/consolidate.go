@@ -1,0 +1,38 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
+)
+
+// vacate returns the machines of the pool that are not needed, if it is to drain any.
+func (s *poolState) vacate() []string {
+	if s.machines.Spec.ConsolidateAfter == 0 || s.pool.DeletionTimestamp != nil {
+		return nil
+	}
+	return s.op.demand.Consolidate(&s.machines).Machines()
+}
+
+// explain says what could be consolidated, also where that is off.
+func explain(pool *pools.Pool, c pools.Consolidation) string {
+	text := c.String()
+	switch after := pool.Spec.ConsolidateAfter; {
+	case len(c.Vacant) == 0:
+	case after == 0:
+		text += "nothing is drained for that: spec.disruption.consolidateAfter is not set\n"
+	default:
+		text += fmt.Sprintf("drained is what was not needed for %s\n", after)
+	}
+	return text
+}
+
+// budgetsSeen waits until the PodDisruptionBudgets were taken in once. Until then no pod is moved.
+func (o *operator) budgetsSeen(ctx context.Context) error {
+	err := o.until(ctx, func() error { return taken(view{o.budgets.Synced, o.budgets.Keys, o.cluster.SeenBudgets()}) })
+	if err == nil {
+		o.cluster.SawBudgets()
+	}
+	return err
+}

@@ -177,7 +177,9 @@ func TestTheYoungestNodeIsThatOfTheMachine(t *testing.T) {
 		require.Equal(t, want, v.Status.Name)
 		var names []string
 		for _, m := range w.Machines(v.Pool, v.PoolUID, map[string]bool{"i-1": true}) {
-			names = append(names, m.Status.Name)
+			if m.Status.ID == "i-1" {
+				names = append(names, m.Status.Name)
+			}
 		}
 		if want != "" {
 			require.Equal(t, []string{want}, names)

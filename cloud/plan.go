@@ -33,6 +33,9 @@ type Observed struct {
 	// Reserved has the ids of machines that are reserved for pods.
 	Reserved map[string]bool
 
+	// Notices are what the cloud has announced of machines, by id.
+	Notices map[string]Notice
+
 	// Memory is the memory of the last Plan. It may be lost at any time: that costs
 	// time, never a machine.
 	Memory Memory
@@ -127,6 +130,7 @@ func (p Pool) Plan(seen Observed, want Want, now time.Time) Plan {
 		pl.dropSurplus()
 		pl.rotate()
 		pl.scaleDown()
+		pl.heed()
 		pl.disrupt()
 		pl.repair()
 	}

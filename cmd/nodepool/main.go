@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
@@ -35,7 +36,7 @@ type options struct {
 	metrics, health, kubeconfig, namespace, logLevel string
 	elect                                            bool
 	cluster, endpoint, ca, cidr                      string
-	provider, region, directory, machines            string
+	provider, region, directory, machines, queue     string
 	stop                                             time.Duration
 	qps, burst                                       float64
 }
@@ -71,6 +72,7 @@ func (o *options) shared(f *pflag.FlagSet) {
 	f.StringVar(&o.cidr, "cluster-cidr", "", "addresses of the cluster's Services, such as 10.100.0.0/16")
 	f.StringVar(&o.provider, "cloud-provider", "aws", "aws, local for machines that are processes of this one, or fake for a cloud in memory")
 	f.StringVar(&o.region, "region", "", "region of classes that name none; default: that of the AWS environment, or "+operator.LocalRegion)
+	f.StringVar(&o.queue, "interruption-queue", "", queueUsage)
 	o.localFlags(f)
 	f.Float64Var(&o.qps, "aws-rate-limit-qps", 1, "multiplies the rates of EC2 that are kept to; at least 0.1")
 	f.Float64Var(&o.burst, "aws-rate-limit-burst", 1, "multiplies the bursts of EC2 that are kept to; at least 0.1")
@@ -101,8 +103,15 @@ func (o options) operator(ctx context.Context, log io.Writer) (*operator.Operato
 	if o.provider == "local" {
 		platform = nodes.Zoned(operator.LocalCloud, nil)
 	}
+	var notices cloud.Notices
+	if o.queue != "" {
+		if notices, err = (operator.EC2{}).Notices(ctx, region, o.queue); err != nil {
+			return nil, err
+		}
+	}
 	host, _ := os.Hostname() // only a name for people
 	return &operator.Operator{
+		Notices:         notices,
 		Platform:        platform,
 		Kubernetes:      config,
 		Namespace:       o.namespace,
@@ -142,6 +151,8 @@ func (o options) cloud(ctx context.Context) (open opener, region string, err err
 	}
 }
 
+const queueUsage = "URL of a queue of SQS with the events of EventBridge that announce the end of machines; needs --cloud-provider=aws"
+
 // validate returns an error for each flag that is wrong, joined.
 func (o options) validate() error {
 	errs := []error{
@@ -152,6 +163,9 @@ func (o options) validate() error {
 	}
 	if !slices.Contains([]string{"aws", "local", "fake"}, o.provider) {
 		wrong("cloud-provider", o.provider, "aws, local or fake")
+	}
+	if o.queue != "" && o.provider != "aws" {
+		wrong("interruption-queue", o.queue, "empty with --cloud-provider="+o.provider)
 	}
 	for flag, value := range map[string]float64{"aws-rate-limit-qps": o.qps, "aws-rate-limit-burst": o.burst} {
 		if value < 0.1 {
@@ -190,6 +204,9 @@ func (o options) validateCluster() error {
 	if _, err := netip.ParsePrefix(o.cidr); o.cidr != "" && err != nil {
 		wrong("cluster-cidr", o.cidr, "a network such as 10.100.0.0/16")
 	}
+	if u, err := url.Parse(o.queue); o.queue != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil) {
+		wrong("interruption-queue", o.queue, "the URL of a queue of SQS, such as https://sqs.eu-central-1.amazonaws.com/123456789012/interruptions")
+	}
 	if o.region != "" && !regionPattern.MatchString(o.region) {
 		wrong("region", o.region, "a region such as eu-central-1")
 	}
@@ -201,7 +218,7 @@ type checked struct{ manifests *operator.Manifests }
 
 func (c checked) YAML() (string, error) {
 	m := c.manifests
-	o := options{cluster: m.ClusterName, endpoint: m.ClusterEndpoint, ca: m.ClusterCA, cidr: m.ClusterCIDR, region: m.Region}
+	o := options{cluster: m.ClusterName, endpoint: m.ClusterEndpoint, ca: m.ClusterCA, cidr: m.ClusterCIDR, region: m.Region, queue: m.InterruptionQueue}
 	err := o.validateCluster()
 	if m.Region == "" {
 		err = errors.Join(err, errors.New("--region: is not set, must be a region such as eu-central-1"))
@@ -221,5 +238,6 @@ func manifestsCommand() *cobra.Command {
 	c.Flags().StringVar(&m.ClusterCA, "cluster-ca", "", "certificate of the API server's authority, PEM as base64")
 	c.Flags().StringVar(&m.ClusterCIDR, "cluster-cidr", "", "addresses of the cluster's Services")
 	c.Flags().StringVar(&m.Region, "region", "", "region of classes that name none; required")
+	c.Flags().StringVar(&m.InterruptionQueue, "interruption-queue", "", queueUsage)
 	return c
 }

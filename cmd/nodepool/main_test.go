@@ -24,11 +24,12 @@ func execute(args ...string) (code int, stdout, stderr string) {
 func TestWrongFlagsAreNamedAllAtOnce(t *testing.T) {
 	t.Setenv("STRATOS_CLUSTER_CIDR", "10.0.0.0")
 	code, _, stderr := execute("--cluster-endpoint", "http://a", "--cluster-ca", "s3cret?", "--cloud-provider", "gcp",
-		"--aws-rate-limit-qps", "0.01", "--metrics-bind-address", "8080", "--graceful-shutdown-timeout", "0s")
+		"--aws-rate-limit-qps", "0.01", "--metrics-bind-address", "8080", "--graceful-shutdown-timeout", "0s", "--interruption-queue", "interruptions")
 	require.Equal(t, program.ExitUsage, code)
 	for _, want := range []string{
 		`--cluster-name: is not set`, `--cluster-endpoint: is "http://a", must be a URL with https`, `--cluster-ca: is "(hidden)", must be a certificate as PEM`, `STRATOS_CLUSTER_CIDR: is "10.0.0.0"`,
 		`--cloud-provider: is "gcp", must be aws, local or fake`, `--aws-rate-limit-qps: is "0.01", must be at least 0.1`, `--metrics-bind-address: is "8080"`, `--graceful-shutdown-timeout: is "0s"`,
+		`--interruption-queue: is "interruptions", must be the URL of a queue of SQS`, `--interruption-queue: is "interruptions", must be empty with --cloud-provider=gcp`,
 	} {
 		require.Contains(t, stderr, want)
 	}
@@ -116,6 +117,7 @@ func TestManifestsAreNarrow(t *testing.T) {
 	require.Contains(t, stdout, "name: STRATOS_CLUSTER_NAME")
 	require.Contains(t, stdout, "name: AWS_REGION")
 	require.NotContains(t, stdout, "STRATOS_CLUSTER_CIDR", "it is not set")
+	require.NotContains(t, stdout, "STRATOS_INTERRUPTION_QUEUE", "it is not set")
 }
 
 // TestTheConfigIsUpToDate keeps what is under config what the program prints; -update of

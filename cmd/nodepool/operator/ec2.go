@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
 
@@ -49,6 +50,15 @@ func (e EC2) Open(ctx context.Context, region string, called Called) (Region, er
 		Provider: &aws.Provider{EC2: client},
 		Resolver: &aws.Resolver{EC2: client, IAM: iam.NewFromConfig(c)},
 	}, nil
+}
+
+// Notices reads the queue of SQS at a URL, with the credentials of the environment.
+func (e EC2) Notices(ctx context.Context, region, url string) (*aws.Notices, error) {
+	c, err := config.LoadDefaultConfig(ctx, config.WithRegion(region))
+	if err != nil {
+		return nil, fmt.Errorf("configuration of AWS: %w", err)
+	}
+	return &aws.Notices{SQS: sqs.NewFromConfig(c), URL: url}, nil
 }
 
 // watched is a step of the client's stack that times each call, its turn at the limiter

@@ -24,6 +24,8 @@ type Manifests struct {
 	// ClusterName, ClusterEndpoint, ClusterCA, ClusterCIDR and Region are the Operator
 	// fields of the same names. The first is required.
 	ClusterName, ClusterEndpoint, ClusterCA, ClusterCIDR, Region string
+	// InterruptionQueue is the URL of a queue; see [EC2.Notices]. It may be empty.
+	InterruptionQueue string
 }
 
 // YAML returns the definitions, the rights and the Deployment as a stream for kubectl
@@ -48,6 +50,7 @@ func (m Manifests) YAML() (string, error) {
 		{Name: "STRATOS_CLUSTER_CA", Value: m.ClusterCA},
 		{Name: "STRATOS_CLUSTER_CIDR", Value: m.ClusterCIDR},
 		{Name: "AWS_REGION", Value: m.Region},
+		{Name: "STRATOS_INTERRUPTION_QUEUE", Value: m.InterruptionQueue},
 	} {
 		if v.Value != "" {
 			env = append(env, v)

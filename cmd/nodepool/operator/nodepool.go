@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
@@ -50,6 +51,8 @@ type Operator struct {
 	// OpenRegion opens a region, once. It must call called after each call to the
 	// cloud. Required.
 	OpenRegion func(ctx context.Context, region string, called Called) (Region, error)
+	// Notices are what the cloud announces of machines, such as that one ends. It may be nil.
+	Notices cloud.Notices
 	// Address and MetricsAddress are where /healthz and /readyz, and /metrics, are served.
 	Address, MetricsAddress string
 	// StopTimeout bounds the end of the work. Zero: 30 s.

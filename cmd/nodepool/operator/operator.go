@@ -63,6 +63,7 @@ type operator struct {
 	transitionAge time.Duration
 	cluster       *nodes.Cluster
 	demand        *pools.ScaleUp
+	announced     pools.Announced
 	buffers       *buffers
 	events        *recorder
 	metrics       *metrics
@@ -152,6 +153,8 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 		return reconcile.Result{}, nil
 	}
 	w.watchStorage()
+	w.announced.Queue, w.announced.Cluster, w.announced.Logger = o.Notices, w.cluster, o.Logger
+	w.announced.Look = func(pool string) { w.pools.Add(poolKey(pool)) }
 	w.buffers = newBuffers(w)
 	w.finalize = kube.Finalizer{
 		Client:   client,
@@ -259,6 +262,14 @@ func (o *operator) Start(ctx context.Context) error {
 			return o.demand.Start(ctx)
 		})},
 	}...)}
+	if o.config.Notices != nil {
+		group.Members = append(group.Members, reconcile.Member{Name: "notices", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
+			if err := o.settled(ctx); err != nil {
+				return nil //nolint:nilerr // ctx has ended
+			}
+			return o.announced.Start(ctx)
+		})})
+	}
 	return group.Start(ctx)
 }
 

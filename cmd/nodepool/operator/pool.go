@@ -254,7 +254,7 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 		}
 	}
 	seen.Launches, seen.LastOrdinal = p.state.kept.journal.Intents()
-	seen.Reserved = p.state.op.demand.Reserved()
+	seen.Reserved, seen.Notices = p.state.op.demand.Reserved(), p.state.op.announced.Notices()
 	for i := range p.views {
 		if p.state.settling(&p.views[i]) {
 			seen.Reserved[p.views[i].Status.ID] = true

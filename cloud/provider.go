@@ -107,3 +107,24 @@ type BatchInventory interface {
 	// error of each that was not tagged, by id.
 	UpdateInstancesTags(ctx context.Context, ids []string, tags map[string]string) map[string]error
 }
+
+// A Notices is a queue of what a cloud announces. It is safe for concurrent use.
+type Notices interface {
+	// Receive waits for messages, for some seconds at most, and returns none if there are none.
+	// A message that is not deleted is returned again after a while. It is one of a queue that
+	// other programs write to: what cannot be read has an Err, and no notices.
+	Receive(ctx context.Context) ([]Message, error)
+
+	// Delete removes messages for good.
+	Delete(ctx context.Context, messages []Message) error
+}
+
+// A Message is one message of [Notices].
+type Message struct {
+	// Receipt is what the queue needs to delete the message.
+	Receipt string
+	// Notices are what the message announces; none if it is of no interest.
+	Notices []Notice
+	// Err is why the message cannot be read.
+	Err error
+}

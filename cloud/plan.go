@@ -3,6 +3,7 @@
 package cloud
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,6 +25,9 @@ type Plan struct {
 	// Done reports that a pool that is being deleted has no machines left, and no
 	// launch that may still create one.
 	Done bool
+	// Machines says of each machine what is done with it, or what it waits for. It has those
+	// that the pool knows of and no list shows, too.
+	Machines []MachineView
 	// Wake is when the next plan could differ although nothing has changed;
 	// zero if never.
 	Wake time.Time
@@ -44,6 +48,31 @@ type Counts struct {
 	Missing int
 	// Total is all machines. A launch never makes it exceed the size of the pool.
 	Total int
+}
+
+// A MachineView is what a plan says of one machine.
+type MachineView struct {
+	ID string
+	// Node is the name of its Node, also of one that was deleted; empty if it never had one.
+	// Joined reports that the Node is there.
+	Node   string
+	Joined bool
+	State  State
+	// Instance is the state in the cloud, empty for a machine that is in no list.
+	Instance   InstanceState
+	Zone       string
+	LaunchTime time.Time
+	// Reason is what is done with the machine, or what it waits for, for people.
+	Reason string
+}
+
+// String renders the view as one line.
+func (v MachineView) String() string {
+	text := v.ID
+	if v.Node != "" {
+		text += " (" + v.Node + ")"
+	}
+	return fmt.Sprintf("%s is %s, %s in the cloud: %s", text, v.State, cmp.Or(v.Instance, "in no list"), v.Reason)
 }
 
 // String renders the plan for a dry run: a line for each action and hold.
@@ -253,6 +282,7 @@ func (pl *planner) decideAll() {
 			ending:   pl.plan.Memory.Machines[m.ID].Ending,
 		}
 		r := decide(s)
+		pl.view(m, r, s.order)
 		if pl.calls(m, r) && pl.throttled() {
 			continue
 		}
@@ -269,6 +299,14 @@ func (pl *planner) decideAll() {
 			pl.add(pl.action(m, r, s.order))
 		}
 	}
+}
+
+// view adds what a row does with a machine.
+func (pl *planner) view(m Machine, r rule, o order) {
+	pl.plan.Machines = append(pl.plan.Machines, MachineView{
+		ID: m.ID, Node: m.NodeName, Joined: m.Node != nil, State: m.Use, Instance: m.State, Zone: m.AvailabilityZone, LaunchTime: m.LaunchTime,
+		Reason: cmp.Or(r.reason, o.reason),
+	})
 }
 
 // calls reports whether the row of a machine calls the cloud. A change of state does:

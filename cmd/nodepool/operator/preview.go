@@ -103,6 +103,9 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 		if pass.state.machines.Executor != nil {
 			plan := pass.state.machines.Spec.Plan(seen[pool.Name], want, o.now())
 			b.WriteString(plan.String())
+			for _, m := range plan.Machines {
+				b.WriteString("machine " + m.String() + "\n")
+			}
 			b.WriteString(explain(&pass.state.machines, o.demand.Consolidate(&pass.state.machines)))
 			p.cost(&b, seen[pool.Name].Instances, plan)
 		}

@@ -47,6 +47,7 @@ func (p *poolPass) report(ctx context.Context) error {
 			s.Warmup, s.Standby = int32(c.Warmup), int32(c.Standby) //nolint:gosec // at most some thousands
 			s.Running, s.Total = int32(c.Running), int32(c.Total)   //nolint:gosec // the same
 			s.Regions = p.keptRegions(s.Regions)
+			s.Machines = withoutNodes(p.plan)
 		}
 		s.PodAssignments, s.Repairs = assignments, p.repairs(s.Repairs)
 		for _, c := range conditions {
@@ -70,10 +71,37 @@ func (p *poolPass) report(ctx context.Context) error {
 
 func sameStatus(a, b *v1alpha1.NodePoolStatus) bool {
 	return a.Warmup == b.Warmup && a.Standby == b.Standby && a.Running == b.Running && a.Total == b.Total &&
-		slices.Equal(a.Regions, b.Regions) && sameRepairs(a.Repairs, b.Repairs) && slices.Equal(a.PodAssignments, b.PodAssignments) &&
+		slices.Equal(a.Regions, b.Regions) && slices.EqualFunc(a.Machines, b.Machines, sameMachine) && sameRepairs(a.Repairs, b.Repairs) && slices.Equal(a.PodAssignments, b.PodAssignments) &&
 		slices.EqualFunc(a.Conditions, b.Conditions, func(x, y metav1.Condition) bool {
 			return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason && x.Message == y.Message
 		})
+}
+
+// mostMachines is how many machines the status has at most.
+const mostMachines = 50
+
+// withoutNodes are the machines of a plan that have no Node, by id.
+func withoutNodes(plan cloud.Plan) (all []v1alpha1.Machine) {
+	for _, m := range plan.Machines {
+		if m.Joined || m.Instance == cloud.InstanceTerminated || len(all) == mostMachines {
+			continue
+		}
+		machine := v1alpha1.Machine{
+			ID: m.ID, State: string(m.State), CloudState: string(m.Instance), Zone: m.Zone, Node: m.Node, Reason: m.Reason,
+		}
+		if !m.LaunchTime.IsZero() {
+			at := timeNow(m.LaunchTime)
+			machine.LaunchTime = &at
+		}
+		all = append(all, machine)
+	}
+	return all
+}
+
+func sameMachine(a, b v1alpha1.Machine) bool {
+	sameTime := a.LaunchTime.Equal(b.LaunchTime)
+	a.LaunchTime, b.LaunchTime = nil, nil
+	return sameTime && a == b
 }
 
 // repairs returns what the status records of drains for lost readiness, which a process that

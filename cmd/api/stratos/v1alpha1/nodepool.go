@@ -297,6 +297,12 @@ type NodePoolStatus struct {
 	// Total is the number of all machines, with those on their way out.
 	// +optional
 	Total int32 `json:"total"`
+	// Machines are those without a Node, such as one that boots or never joins: at most 50, by
+	// id. The others have a Node with the labels stratos.sh/pool and stratos.sh/state.
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	Machines []Machine `json:"machines,omitempty"`
 	// PodAssignments are the pods that machines were started for, until they run there.
 	// +optional
 	// +listType=atomic

@@ -58,12 +58,16 @@ func TestTheTimesOfAPoolAreThoseOfItsSpec(t *testing.T) {
 	p := &v1alpha1.NodePool{Spec: v1alpha1.NodePoolSpec{UnreadyTimeout: of(7 * time.Minute)}}
 	p.Spec.ScaleDown.DrainTimeout, p.Spec.ScaleDown.EmptyNodeTTL = of(3*time.Minute), of(4*time.Minute)
 	p.Spec.PreWarm.Timeout = of(5 * time.Minute)
-	pool := (&operator{}).poolOf(p)
+	after := of(6 * time.Minute)
+	p.Spec.Disruption.ConsolidateAfter = &after
+	p.Spec.Disruption.Budgets = []v1alpha1.DisruptionBudget{{Nodes: "4"}}
+	pool := (&operator{now: time.Now}).poolOf(p)
 	require.Equal(
 		t,
-		[...]time.Duration{7 * time.Minute, 3 * time.Minute, 4 * time.Minute, 5 * time.Minute},
-		[...]time.Duration{pool.UnreadyTimeout, pool.DrainTimeout, pool.EmptyTTL, pool.WarmupTimeout},
+		[...]time.Duration{7 * time.Minute, 3 * time.Minute, 4 * time.Minute, 5 * time.Minute, 6 * time.Minute},
+		[...]time.Duration{pool.UnreadyTimeout, pool.DrainTimeout, pool.EmptyTTL, pool.WarmupTimeout, pool.ConsolidateAfter},
 	)
+	require.Equal(t, 4, pool.Disruptions)
 }
 
 func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {
@@ -79,6 +83,11 @@ func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {
 		t,
 		sameStatus(&v1alpha1.NodePoolStatus{}, &v1alpha1.NodePoolStatus{Repairs: recorded}),
 		"it is written also when nothing else is new",
+	)
+	require.False(
+		t,
+		sameStatus(&v1alpha1.NodePoolStatus{Machines: []v1alpha1.Machine{{ID: "i-1"}}}, &v1alpha1.NodePoolStatus{Machines: []v1alpha1.Machine{{ID: "i-2"}}}),
+		"so are the machines without a Node",
 	)
 	next := &poolMemory{}
 	memory := next.begin(recorded)

@@ -49,7 +49,7 @@ func TestAPodGoesToTheHeavierPoolThatCanHaveIt(t *testing.T) {
 						launches = nil
 					})
 					if c.full {
-						_ = w.Create(replicas("r1", "p1", 1, "7")) // it does not exist
+						_ = w.Create(replicas("r1", "p1", 1, "6")) // it does not exist
 					}
 					w.After(10*time.Minute, func() {
 						for _, pod := range w.Objects("pods") {

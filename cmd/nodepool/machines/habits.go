@@ -21,6 +21,8 @@ const (
 	VanishMachine   applytest.Disturbance = "lose a machine at"
 	StopByHand      applytest.Disturbance = "stop a machine at"
 	EndByHand       applytest.Disturbance = "terminate a machine at"
+	AnnounceEnd     applytest.Disturbance = "announce the end of a machine at"
+	AnnounceStop    applytest.Disturbance = "announce the stop of a machine at"
 	RelabelNode     applytest.Disturbance = "give the Node of a machine another pool at"
 	ThrottleCloud   applytest.Disturbance = "throttle the cloud from"
 	LoseFromCloud   applytest.Disturbance = "lose answers of the cloud from"
@@ -43,6 +45,8 @@ func (v *Virtual) Habits() []simtest.Habit {
 		{Name: VanishMachine, Does: "A machine is gone without a trace.", Spell: rare, Act: v.vanish},
 		{Name: StopByHand, Does: "A person stops a machine.", Spell: rare, Act: v.stopByHand},
 		{Name: EndByHand, Does: "A person terminates a machine.", Spell: rare, Act: v.endByHand},
+		{Name: AnnounceEnd, Does: "The cloud announces that a machine ends, and ends it two minutes later.", Spell: rare, Act: v.announceEnd},
+		{Name: AnnounceStop, Does: "The cloud announces that a machine has to be stopped once.", Spell: rare, Act: v.announceStop},
 		{Name: RelabelNode, Does: "A person changes the label of a Node to a pool that does not exist.", Spell: rare, Act: v.relabel},
 		{Name: ThrottleCloud, Does: "The cloud refuses calls for up to a minute.", Spell: time.Minute},
 		{Name: LoseFromCloud, Does: "Half of the answers of the cloud are lost for up to a minute.", Spell: time.Minute},

@@ -40,6 +40,8 @@ type Virtual struct {
 	// Habit returns, at each boot, the faults of a machine. Nil: no faults. FlapEvery is
 	// ignored: see Habits.
 	Habit func(Machine) Habit
+	// Announced is what the cloud announces, for a program that reads it.
+	Announced Announcements
 	// OnCall is called before each call of a program that the cloud carries out, with what
 	// it names. Default nil.
 	OnCall func(w *simtest.World, c cloudtest.Call)

@@ -1,9 +1,7 @@
 package operator_test
 
 import (
-	"context"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,38 +12,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
-// announcements is a queue that shows its messages every 30 s until they are deleted.
-type announcements struct {
-	mu       sync.Mutex
-	messages []cloud.Message
-}
-
-func (q *announcements) Receive(ctx context.Context) ([]cloud.Message, error) {
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(30 * time.Second):
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return slices.Clone(q.messages), nil
-}
-
-func (q *announcements) Delete(_ context.Context, messages []cloud.Message) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.messages = slices.DeleteFunc(q.messages, func(m cloud.Message) bool {
-		return slices.ContainsFunc(messages, func(gone cloud.Message) bool { return gone.Receipt == m.Receipt })
-	})
-	return nil
-}
-
-func (q *announcements) left() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.messages)
-}
-
 // TestAMachineWhoseEndIsAnnouncedIsDrainedBefore has the cloud announce the end of a machine that
 // runs a pod two minutes before. The pod runs on another machine by then.
 func TestAMachineWhoseEndIsAnnouncedIsDrainedBefore(t *testing.T) {
@@ -55,7 +21,6 @@ func TestAMachineWhoseEndIsAnnouncedIsDrainedBefore(t *testing.T) {
 			t.Parallel()
 			var stays []stay
 			var machine, node string
-			queue := &announcements{}
 			r := simtest.Simulate(t, func() simtest.Scenario {
 				var p *pooled
 				where := func(w *simtest.World) string {
@@ -71,9 +36,7 @@ func TestAMachineWhoseEndIsAnnouncedIsDrainedBefore(t *testing.T) {
 					w.After(8*time.Minute, func() {
 						node = where(w)
 						machine = w.Object("nodes", "", node).Label(v1alpha1.LabelInstanceID)
-						queue.mu.Lock()
-						queue.messages = []cloud.Message{{Receipt: "r", Notices: []cloud.Notice{{Machine: machine, Reason: "it goes", Ends: ends}}}}
-						queue.mu.Unlock()
+						p.Announced.Announce(cloud.Notice{Machine: machine, Reason: "it goes", Ends: ends})
 					})
 					w.After(10*time.Minute, func() {
 						if on := where(w); on == "" || on == node {
@@ -83,12 +46,11 @@ func TestAMachineWhoseEndIsAnnouncedIsDrainedBefore(t *testing.T) {
 						if ends != state.Ending() || !ends && state != cloud.InstanceStopped {
 							w.Blame("machine %s is %s", machine, state)
 						}
-						if n := queue.left(); n > 0 {
+						if n := p.Announced.Left(); n > 0 {
 							w.Blame("%d messages are left", n)
 						}
 					})
 				}, poolOf(3, 1, map[string]any{"disruption": map[string]any{"budgets": []any{map[string]any{"nodes": "0"}}}}), replicas("r0", "p0", 1, "3"))
-				p.notices = queue
 				s.Check = notes(&stays)
 				return s
 			}, 1)

@@ -45,8 +45,7 @@ func (zones) Subnets(context.Context, aws.Class) ([]aws.Subnet, error) {
 type pooled struct {
 	*machines.Virtual
 
-	alone   bool // without a Lease
-	notices cloud.Notices
+	alone bool // without a Lease
 	// sizes has the size of each pool by UID, each from a time on.
 	sizes map[string][]sizeFrom
 	// counted is how many machines each pool had at the call before.
@@ -114,7 +113,7 @@ func newPooled() (*pooled, simtest.Scenario) {
 				OpenRegion: func(_ context.Context, _ string, called operator.Called) (operator.Region, error) {
 					return operator.Region{Provider: p.Provider(net, called), Resolver: zones{}}, nil
 				},
-				Notices: p.notices, Alone: p.alone, Address: "0", MetricsAddress: "0", Logger: slog.New(slog.DiscardHandler),
+				Notices: &p.Announced, Alone: p.alone, Address: "0", MetricsAddress: "0", Logger: slog.New(slog.DiscardHandler),
 			}
 			return o.Start(ctx)
 		},

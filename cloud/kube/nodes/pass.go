@@ -47,7 +47,7 @@ type PassResult struct {
 	Removed *Removed
 }
 
-// An Event is one of Kubernetes, about a Node.
+// An Event is one of Kubernetes, about a Node or a pool.
 type Event struct{ Type, Reason, Note string }
 
 // Removed says why startup taints were removed, and how long after the start.

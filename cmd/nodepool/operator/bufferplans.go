@@ -270,7 +270,7 @@ func (b *buffers) input(asked map[types.NamespacedName]bufferAsk, pools map[stri
 
 // good reports whether a standby machine counts for what the pool keeps.
 func (s *poolState) good(v *nodes.View) bool {
-	if i, ok := s.kept.Instance(v.Status.ID); ok && s.recipe.drifted(s.machines.Spec.Scope, i) {
+	if i, ok := s.kept.Instance(v.Status.ID); ok && s.drifted(i) {
 		return false
 	}
 	return v.Status.Attestation == cloud.AttestedReady || v.Status.Attestation == cloud.AttestedPartly && s.machines.Spec.BestEffortImages

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
@@ -41,55 +42,7 @@ func (r *recorder) unplaced(p *demand.Pod, note string) {
 
 // action records the result of an action on a machine.
 func (r *recorder) action(pool *v1alpha1.NodePool, result cloud.Result) {
-	a := result.Action
-	for _, reason := range reasons(a) {
-		kind := kube.EventNormal
-		switch reason {
-		case "WarmupTimeout", "WarmupFailed", "MaxRuntimeExceeded", "DrainGivenUp":
-			kind = kube.EventWarning
-		}
-		r.pool(pool, kind, reason, a.String())
+	for _, e := range pools.Events(result.Action) {
+		r.pool(pool, e.Type, e.Reason, e.Note)
 	}
-}
-
-// reasons are the Events of an action.
-func reasons(a cloud.Action) []string {
-	switch a.Verb {
-	case cloud.Launch:
-		return []string{"Replenishing", "WarmupStarted"}
-	case cloud.Start:
-		return []string{"ScaleUp", "NodeStarted"}
-	case cloud.Adopt:
-		return []string{"NodeAdopted"}
-	case cloud.Shelve:
-		if a.From == cloud.StateWarmup {
-			return []string{"WarmupCompleted"}
-		}
-		return []string{"NodeStopped"}
-	case cloud.Drain:
-		switch {
-		case a.From == a.To:
-			return nil
-		case a.Intent.Reason == cloud.ReasonRuntime:
-			return []string{"MaxRuntimeExceeded", "ScaleDown"}
-		case a.Intent.Reason == cloud.ReasonUnderutilized:
-			return []string{"Underutilized", "ScaleDown"}
-		}
-		return []string{"ScaleDown"}
-	case cloud.GiveUp:
-		return []string{"DrainGivenUp"}
-	case cloud.ForceStop:
-		if a.From == cloud.StateWarmup {
-			return []string{"WarmupTimeout"}
-		}
-	case cloud.Terminate:
-		if a.From == cloud.StateWarmup {
-			return []string{"WarmupFailed"}
-		}
-		return []string{"Terminating"}
-	case cloud.Forget:
-		return []string{"NodeRemoved"}
-	default:
-	}
-	return nil
 }

@@ -61,23 +61,13 @@ func (o *operator) marksOf(p *v1alpha1.NodePool) *nodes.Marks {
 	return &nodes.Marks{Client: o.client, Cluster: o.cluster, Pool: nodesOf(p), Look: o.nodes.Add}
 }
 
-// reclaim repairs the label of the pool on the Nodes of its machines.
-func (p *poolPass) reclaim(ctx context.Context, instances []cloud.Instance) {
-	if p.state.op.dry {
-		return
-	}
-	var ids []string
-	for _, i := range instances {
-		if p.state.machines.Spec.Scope.Owns(i) {
-			ids = append(ids, i.ID)
-		}
-	}
-	names, err := p.state.op.marksOf(p.state.pool).Reclaim(ctx, ids...)
+// reclaimed reports which Nodes named another pool.
+func (s *poolState) reclaimed(ctx context.Context, names []string, err error) {
 	if len(names) > 0 {
-		p.state.op.logger.WarnContext(ctx, "nodes named another pool", slog.String("pool", p.state.name()), slog.Any("nodes", names))
+		s.op.logger.WarnContext(ctx, "nodes named another pool", slog.String("pool", s.name()), slog.Any("nodes", names))
 	}
 	if err != nil && ctx.Err() == nil {
-		p.state.op.logger.WarnContext(ctx, "nodes name another pool", slog.String("pool", p.state.name()), slog.Any("error", err))
+		s.op.logger.WarnContext(ctx, "nodes name another pool", slog.String("pool", s.name()), slog.Any("error", err))
 	}
 }
 

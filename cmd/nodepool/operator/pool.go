@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -20,20 +22,15 @@ import (
 
 // How long after a pass the next one is, if nothing happens.
 const (
-	afterScaleUp    = 5 * time.Second
-	afterDrain      = 5 * time.Second // from one round of evictions to the next
-	afterNotReady   = 10 * time.Second
-	afterCloudError = time.Minute
-	afterCleanup    = 10 * time.Second
+	afterNotReady = 10 * time.Second
+	afterCleanup  = 10 * time.Second
 )
 
 // poolPass is one pass of one pool: it looks at the cloud and the cluster, plans, acts, and
 // writes the status. At most one pass of a pool runs at a time.
 type poolPass struct {
-	state   *poolState
-	plan    cloud.Plan
-	results []cloud.Result // of the actions of plan, in order
-	views   []nodes.View   // the Nodes of the pool, as read before the plan
+	state *poolState
+	pass  pools.Pass // of state.machines
 	// problem is why nothing can be launched. Existing machines are still handled.
 	problem problem
 	listErr error // of the list of the cloud, without which the plan is then made
@@ -77,10 +74,10 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 	alive, result, err := o.finalize.Finalize(ctx, p, func(ctx context.Context) (bool, error) {
 		pass = o.newPass(p)
 		pass.run(ctx)
-		return pass.plan.Done, errors.Join(pass.listErr, pass.err, pass.report(ctx))
+		return pass.state.machines.Plan.Done, errors.Join(pass.listErr, pass.err, pass.report(ctx))
 	})
 	switch {
-	case pass != nil && pass.plan.Done && err == nil:
+	case pass != nil && pass.state.machines.Plan.Done && err == nil:
 		o.events.pool(p, kube.EventNormal, "Deleted", "every machine of the pool is terminated")
 		o.forget(p.Name)
 		return result, nil
@@ -104,7 +101,18 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 func (o *operator) newPass(p *v1alpha1.NodePool) *poolPass {
 	s := o.newState(p)
 	s.kept.journal.Open(p)
-	return &poolPass{state: s}
+	pass := &poolPass{state: s}
+	pass.pass = pools.Pass{
+		Pool: &s.machines, ScaleUp: o.demand, Launches: s.kept.journal.Intents, Transition: o.transitionAge,
+		OnReclaim: s.reclaimed, Drifted: s.drifted, Publish: func() {
+			pass.publish()
+			s.holdSurplus()
+		},
+	}
+	if !o.dry {
+		pass.pass.Marks = o.marksOf(p)
+	}
+	return pass
 }
 
 // run looks at the pool and acts.
@@ -115,35 +123,21 @@ func (p *poolPass) run(ctx context.Context) {
 	}
 	switch {
 	case p.state.machines.Executor == nil && p.listErr == nil: // it never had a machine
-		p.plan.Done = p.state.pool.DeletionTimestamp != nil && len(p.state.pool.Status.Launches) == 0
+		p.state.machines.Plan.Done = p.state.pool.DeletionTimestamp != nil && len(p.state.pool.Status.Launches) == 0
 		return
 	case p.state.machines.Executor == nil:
 		return
 	}
-	seen.Memory = p.state.kept.begin(p.state.pool.Status.Repairs)
-	p.state.machines.Plan = p.state.machines.Spec.Plan(seen, cloud.Want{}, p.state.op.now())
-	p.publish()
-	p.state.holdSurplus()
-	vacate := p.state.vacate()
-	p.plan, p.results, p.err = p.state.machines.Executor.Pass(
-		ctx,
-		p.state.machines.Spec,
-		seen,
-		func(cloud.Memory) cloud.Want {
-			want := p.state.op.want(p.state.name())
-			want.Vacate = vacate
-			return want
-		},
-	)
-	p.state.kept.End(p.plan.Memory, p.results, p.state.op.now())
-	p.state.recordResults(ctx, p.results)
+	p.state.kept.recall(p.state.pool.Status.Repairs)
+	vacate := sync.OnceValue(p.state.vacate)
+	p.err = p.pass.Run(ctx, seen, func() cloud.Want {
+		want := p.state.op.want(p.state.name())
+		want.Vacate = vacate()
+		return want
+	})
+	p.state.recordResults(ctx, p.pass.Results)
 	if p.err != nil && ctx.Err() == nil {
 		p.state.op.logger.WarnContext(ctx, "pass incomplete", slog.String("pool", p.state.name()), slog.Any("error", p.err))
-	}
-	p.state.machines.Plan = p.plan
-	p.publish()
-	if len(p.results) > 0 {
-		p.state.op.demand.Wake()
 	}
 }
 
@@ -213,73 +207,33 @@ func (p *poolPass) prepare(ctx context.Context) problem {
 
 // observe lists the machines, and joins what the cluster says of them.
 func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed {
-	seen := cloud.Observed{Listed: p.state.op.now()}
+	begun := p.state.op.now()
 	age := interval(p.state.pool) / 2
-	if p.inTransition() {
+	if p.pass.InTransition() {
 		age = p.state.op.transitionAge
 	}
+	var all []cloud.Instance
 	of := map[string]string{}
 	for _, region := range regions {
 		instances, listed, err := p.state.op.clouds.list(ctx, region, p.state.machines.Spec.Scope, age)
 		if err != nil {
-			seen.ListError = fmt.Errorf("region %s: %w", region, err)
-			p.listErr = seen.ListError
-			seen.Instances = nil
+			p.listErr = fmt.Errorf("region %s: %w", region, err)
 			break
 		}
-		seen.Instances = append(seen.Instances, instances...)
+		all = append(all, instances...)
 		for _, i := range instances {
 			of[i.ID] = region
 		}
-		if listed.Before(seen.Listed) {
-			seen.Listed = listed
+		if listed.Before(begun) {
+			begun = listed
 		}
 	}
-	if seen.ListError == nil {
-		seen.Instances = p.state.kept.take(seen.Instances, of, seen.Listed)
+	if p.listErr == nil {
+		p.state.kept.setRegions(of)
 	}
-	ids, drifted := map[string]bool{}, map[string]bool{}
-	for _, i := range seen.Instances {
-		ids[i.ID] = true
-		drifted[i.ID] = p.state.recipe.drifted(p.state.machines.Spec.Scope, i)
-	}
-	p.reclaim(ctx, seen.Instances)
-	p.views = p.state.op.cluster.Machines(p.state.name(), p.state.uid(), ids)
-	for i := range p.views {
-		s := p.views[i].Status
-		s.Drifted = drifted[s.ID]
-		seen.Nodes = append(seen.Nodes, s)
-		if a := p.views[i].Site.Allocatable; a.Pods > 0 && !s.Drifted {
-			p.state.machines.Allocatable = a
-		}
-	}
-	seen.Launches, seen.LastOrdinal = p.state.kept.journal.Intents()
-	seen.Reserved, seen.Notices = p.state.op.demand.Reserved(), p.state.op.announced.Notices()
-	for i := range p.views {
-		if p.state.settling(&p.views[i]) {
-			seen.Reserved[p.views[i].Status.ID] = true
-		}
-	}
+	seen := p.pass.Observe(ctx, all, begun, p.listErr)
+	seen.Notices = p.state.op.announced.Notices()
 	return seen
-}
-
-// inTransition reports whether machines of the pool were changing state when they were last
-// listed. The pool is then listed more often.
-func (p *poolPass) inTransition() bool {
-	instances, _ := p.state.kept.List()
-	for _, i := range instances {
-		switch i.State {
-		case cloud.InstancePending, cloud.InstanceStopping, cloud.InstanceShuttingDown:
-			return true
-		case cloud.InstanceRunning, cloud.InstanceStopped:
-			// One that warms up stops itself.
-			if s := cloud.State(i.Tags[p.state.machines.Spec.Scope.Key("state")]); s == cloud.StateWarmup || s == cloud.StateTerminating {
-				return true
-			}
-		default:
-		}
-	}
-	return len(p.state.pool.Status.Launches) > 0 || p.state.pool.DeletionTimestamp != nil
 }
 
 // regionOfMachine returns the region of a machine: the region whose list had it, or the
@@ -298,40 +252,19 @@ func (p *poolPass) regionOfMachine(id string) string {
 
 // next says when the next pass is.
 func (p *poolPass) next() reconcile.Result {
-	after := interval(p.state.pool)
-	soon := func(d time.Duration) { after = min(after, d) }
-	for _, r := range p.results {
-		switch r.Action.Verb {
-		case cloud.Start, cloud.Launch:
-			soon(afterScaleUp)
-		case cloud.Drain:
-			soon(afterDrain)
-		default:
-			soon(p.state.op.transitionAge)
-		}
-	}
-	if p.inTransition() {
-		soon(p.state.op.transitionAge)
-	}
-	for i := range p.views {
-		if p.state.settling(&p.views[i]) {
-			soon(p.state.startGrace())
-		}
-	}
+	after, failed := interval(p.state.pool), p.listErr
 	switch {
-	case p.problem.reason == "CloudProviderError" || p.listErr != nil:
-		after = afterCloudError
-		if throttled, ok := errors.AsType[*cloud.RateLimitError](p.listErr); ok {
-			after = max(throttled.RetryAfter, time.Second)
-		}
-	case p.problem.reason != "":
-		soon(afterNotReady)
+	case failed != nil || p.problem.reason == "":
+	case p.problem.reason == "CloudProviderError":
+		failed = errors.New(p.problem.message)
+	default:
+		after = min(after, afterNotReady)
 	}
-	if at := p.plan.Wake; !at.IsZero() {
-		soon(max(at.Sub(p.state.op.now()), 100*time.Millisecond))
-		return reconcile.Result{RequeueAfter: after}
+	after, exact := p.pass.Next(after, failed)
+	if !exact {
+		after = spread(after, p.state.pool.UID)
 	}
-	return reconcile.Result{RequeueAfter: spread(after, p.state.pool.UID)}
+	return reconcile.Result{RequeueAfter: after}
 }
 
 // spread lengthens a time by up to a fifth, so that objects are not handled in step, and pools
@@ -380,18 +313,8 @@ func (p *poolPass) publish() {
 	p.state.op.buffers.passed(was, &state)
 	if was == nil || was.pool.UID != p.state.pool.UID || was.pool.Generation != p.state.pool.Generation {
 		p.state.op.demand.Wake()
-		for _, v := range p.views {
+		for _, v := range p.pass.Views {
 			p.state.op.nodes.Add(poolKey(v.Status.Name))
 		}
 	}
 }
-
-// settling reports whether a machine became ready so short a while ago that the pods which
-// it was started for may not be on it yet.
-func (s *poolState) settling(v *nodes.View) bool {
-	return v.Status.State == cloud.StateRunning && v.Status.Ready && s.op.now().Before(v.Ready.Add(s.startGrace()))
-}
-
-// startGrace is how long a machine that was started is given to get its pods, before it
-// counts as empty.
-func (s *poolState) startGrace() time.Duration { return 2 * s.op.transitionAge }

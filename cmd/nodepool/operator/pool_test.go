@@ -32,9 +32,8 @@ func TestAPoolIsFullWhenNeitherAStartNorALaunchIsLeft(t *testing.T) {
 			p := &poolPass{
 				state: &poolState{
 					op: &operator{demand: &pools.ScaleUp{}}, pool: &v1alpha1.NodePool{},
-					machines: pools.Pool{Spec: cloud.Pool{Size: 3}, Executor: &cloud.Executor{}},
+					machines: pools.Pool{Spec: cloud.Pool{Size: 3}, Executor: &cloud.Executor{}, Plan: cloud.Plan{Counts: c.counts}},
 				},
-				plan: cloud.Plan{Counts: c.counts},
 			}
 			if c.unknown {
 				p.listErr = errors.New("no list")
@@ -74,7 +73,9 @@ func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 11, 25, 12, 0, 0, 1, time.UTC)
 	before := &poolPass{
-		state: &poolState{machines: pools.Pool{Executor: &cloud.Executor{}}}, plan: cloud.Plan{Memory: cloud.Memory{Repaired: since, Repairs: 2}},
+		state: &poolState{machines: pools.Pool{
+			Executor: &cloud.Executor{}, Plan: cloud.Plan{Memory: cloud.Memory{Repaired: since, Repairs: 2}},
+		}},
 	}
 	recorded := before.repairs(nil)
 	require.True(t, sameRepairs(recorded, before.repairs(recorded)), "it is written once")
@@ -90,11 +91,13 @@ func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {
 		"so are the machines without a Node",
 	)
 	next := &poolMemory{}
-	memory := next.begin(recorded)
+	next.recall(recorded)
+	memory := next.Begin()
 	require.Equal(t, 2, memory.Repairs)
 	require.Equal(t, since.Truncate(time.Second), memory.Repaired)
 	next.End(cloud.Memory{}, nil, since)
-	require.Zero(t, next.begin(recorded).Repairs, "the status is read once")
+	next.recall(recorded)
+	require.Zero(t, next.Begin().Repairs, "the status is read once")
 
 	require.Equal(t, recorded, (&poolPass{state: &poolState{}}).repairs(recorded), "a pass without a machine knows nothing")
 	require.Nil(t, (&poolPass{state: &poolState{machines: pools.Pool{Executor: &cloud.Executor{}}}}).repairs(recorded))

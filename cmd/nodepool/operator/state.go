@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -47,12 +46,11 @@ type poolMemory struct {
 	announced map[string]bool   // Events of which a process sends one, such as "created"
 }
 
-// take keeps a list of the cloud, and which region each machine is in.
-func (l *poolMemory) take(instances []cloud.Instance, regions map[string]string, listed time.Time) []cloud.Instance {
+// setRegions keeps which region each machine is in.
+func (l *poolMemory) setRegions(regions map[string]string) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.regions = regions
-	l.mu.Unlock()
-	return l.Take(instances, listed)
 }
 
 // once reports whether it is called with the text for the first time.
@@ -72,9 +70,8 @@ func (l *poolMemory) once(text string) bool {
 func (s *poolState) name() string { return s.pool.Name }
 func (s *poolState) uid() string  { return string(s.pool.UID) }
 
-// begin returns the memory for a pass. The first one goes on from what an earlier process
-// has recorded.
-func (l *poolMemory) begin(recorded *v1alpha1.Repairs) cloud.Memory {
+// recall has the first pass go on from what an earlier process has recorded.
+func (l *poolMemory) recall(recorded *v1alpha1.Repairs) {
 	l.mu.Lock()
 	first := !l.recalled
 	l.recalled = true
@@ -82,7 +79,6 @@ func (l *poolMemory) begin(recorded *v1alpha1.Repairs) cloud.Memory {
 	if first && recorded != nil {
 		l.Recall(recorded.Since.Time, int(recorded.Count))
 	}
-	return l.Begin()
 }
 
 // region returns the region of a machine, empty if no list has had it.
@@ -124,6 +120,9 @@ func requestsOf(p *v1alpha1.NodePool) demand.Resources {
 	)
 	return pod.Requests
 }
+
+// drifted reports whether a machine was made from something else than the recipe.
+func (s *poolState) drifted(i cloud.Instance) bool { return s.recipe.drifted(s.machines.Spec.Scope, i) }
 
 // startable has the pools that may start machines as the loop that starts them has them.
 func (o *operator) startable() map[string]*pools.Pool {

@@ -28,8 +28,8 @@ func (p *poolPass) report(ctx context.Context) error {
 		p.state.op.metrics.pool(
 			p.state.name(),
 			p.state.machines.Spec,
-			p.plan.Counts,
-			p.views,
+			p.state.machines.Plan.Counts,
+			p.pass.Views,
 			p.state.op.want(p.state.name()),
 			func(v *nodes.View) bool { return p.state.op.demand.Starting(&p.state.machines, v) },
 		)
@@ -43,11 +43,11 @@ func (p *poolPass) report(ctx context.Context) error {
 		was := copyOf(o).Status
 		s := &o.Status
 		if known {
-			c := p.plan.Counts
+			c := p.state.machines.Plan.Counts
 			s.Warmup, s.Standby = int32(c.Warmup), int32(c.Standby) //nolint:gosec // at most some thousands
 			s.Running, s.Total = int32(c.Running), int32(c.Total)   //nolint:gosec // the same
 			s.Regions = p.keptRegions(s.Regions)
-			s.Machines = withoutNodes(p.plan)
+			s.Machines = withoutNodes(p.state.machines.Plan)
 		}
 		s.PodAssignments, s.Repairs = assignments, p.repairs(s.Repairs)
 		for _, c := range conditions {
@@ -107,7 +107,7 @@ func sameMachine(a, b v1alpha1.Machine) bool {
 // repairs returns what the status records of drains for lost readiness, which a process that
 // takes over counts on.
 func (p *poolPass) repairs(recorded *v1alpha1.Repairs) *v1alpha1.Repairs {
-	memory := p.plan.Memory
+	memory := p.state.machines.Plan.Memory
 	switch {
 	case p.state.machines.Executor == nil:
 		return recorded
@@ -145,7 +145,7 @@ func (p *poolPass) recordRegion(ctx context.Context) error {
 // keptRegions leaves out a region that the class names no more and that has no machine of
 // the pool. All are kept while a Node is in a zone of which the region is not known.
 func (p *poolPass) keptRegions(regions []string) []string {
-	if p.state.region == "" || len(p.state.pool.Status.Launches) > 0 || p.plan.Counts.Launching > 0 || p.plan.Counts.Missing > 0 {
+	if p.state.region == "" || len(p.state.pool.Status.Launches) > 0 || p.state.machines.Plan.Counts.Launching > 0 || p.state.machines.Plan.Counts.Missing > 0 {
 		return regions
 	}
 	instances, _ := p.state.kept.List()
@@ -155,7 +155,7 @@ func (p *poolPass) keptRegions(regions []string) []string {
 			used[p.state.kept.region(i.ID)] = true
 		}
 	}
-	for _, v := range p.views {
+	for _, v := range p.pass.Views {
 		region := regionOf(v.Zone, regions)
 		if region == "" {
 			return regions
@@ -171,12 +171,12 @@ func (p *poolPass) conditions() []metav1.Condition {
 	if reason, message := p.trouble(); reason != "" {
 		degraded = condition(v1alpha1.ConditionDegraded, true, reason, message)
 	}
-	standby := fmt.Sprintf("%d standby machines are ready, at least %d are wanted", p.plan.Counts.Ready, p.state.machines.Spec.MinStandby)
+	standby := fmt.Sprintf("%d standby machines are ready, at least %d are wanted", p.state.machines.Plan.Counts.Ready, p.state.machines.Spec.MinStandby)
 	ready := condition(v1alpha1.ConditionReady, true, "PoolReady", standby)
 	switch {
 	case degraded.Status == metav1.ConditionTrue:
 		ready = condition(v1alpha1.ConditionReady, false, "Degraded", degraded.Message)
-	case p.plan.Counts.Ready < p.state.machines.Spec.MinStandby:
+	case p.state.machines.Plan.Counts.Ready < p.state.machines.Spec.MinStandby:
 		ready = condition(v1alpha1.ConditionReady, false, "InsufficientStandby", standby)
 	}
 	prePull := condition(
@@ -211,7 +211,7 @@ func (p *poolPass) conditions() []metav1.Condition {
 
 // full is whether every machine that the pool may have is in use.
 func (p *poolPass) full() metav1.Condition {
-	if c := p.plan.Counts; c.Total >= p.state.machines.Spec.Size && c.Standby == 0 {
+	if c := p.state.machines.Plan.Counts; c.Total >= p.state.machines.Spec.Size && c.Standby == 0 {
 		return condition(
 			v1alpha1.ConditionFull,
 			true,
@@ -230,7 +230,7 @@ func (p *poolPass) trouble() (reason, message string) {
 	case p.problem.reason != "":
 		return p.problem.reason, p.problem.message
 	}
-	for _, b := range p.plan.Holds {
+	for _, b := range p.state.machines.Plan.Holds {
 		if b.Kind != cloud.HoldLaunchUnproven && b.Kind != cloud.HoldPoolFull {
 			return string(b.Kind), b.Message
 		}
@@ -248,8 +248,8 @@ func condition(kind string, holds bool, reason, message string) metav1.Condition
 
 // progress is a condition that is true while any Node is on its way.
 func (p *poolPass) progress(kind, message string, underWay func(*nodes.View) bool) metav1.Condition {
-	for i := range p.views {
-		if v, ok := p.state.op.cluster.Node(p.views[i].Status.Name); ok && underWay(&v) {
+	for i := range p.pass.Views {
+		if v, ok := p.state.op.cluster.Node(p.pass.Views[i].Status.Name); ok && underWay(&v) {
 			return condition(kind, true, "InProgress", message)
 		}
 	}

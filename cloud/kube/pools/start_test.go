@@ -24,26 +24,26 @@ func TestAPodThatWaitsHasOneMachineStarted(t *testing.T) {
 		w.loop.Trace.OnBound = func(_ string, took time.Duration) { bound = took }
 		w.pod("a", "")
 		synctest.Wait()
-		require.Equal(t, []string{"node-0"}, w.running())
-		require.Equal(t, "running", w.node("node-0").Labels[domain.StateLabel()])
-		require.Len(t, w.starts(), 1)
-		require.Equal(t, int32(1), w.looks.Load(), "the pool has a machine that starts")
+		require.Equal(w, []string{"node-0"}, w.running())
+		require.Equal(w, "running", w.node("node-0").Labels[domain.StateLabel()])
+		require.Len(w, w.starts(), 1)
+		require.Equal(w, int32(1), w.looks.Load(), "the pool has a machine that starts")
 		time.Sleep(30 * time.Second)
-		require.Equal(t, []string{"node-0"}, w.running(), "it is kept for its pod")
+		require.Equal(w, []string{"node-0"}, w.running(), "it is kept for its pod")
 		assigned := w.loop.Assignments("web")
-		require.Len(t, assigned, 1)
-		require.Equal(t, "node-0", assigned[0].Node)
-		require.Len(t, w.loop.Reserved(), 1)
-		require.Empty(t, w.loop.InFlight())
+		require.Len(w, assigned, 1)
+		require.Equal(w, "node-0", assigned[0].Node)
+		require.Len(w, w.loop.Reserved(), 1)
+		require.Empty(w, w.loop.InFlight())
 
 		w.ready("node-0")
 		time.Sleep(2 * time.Second)
 		w.pod("a", "node-0")
 		synctest.Wait()
-		require.Empty(t, w.loop.Reserved())
-		require.Empty(t, w.loop.Assignments("web"))
-		require.Equal(t, 32*time.Second, bound)
-		require.Equal(t, map[pools.Stage]time.Duration{
+		require.Empty(w, w.loop.Reserved())
+		require.Empty(w, w.loop.Assignments("web"))
+		require.Equal(w, 32*time.Second, bound)
+		require.Equal(w, map[pools.Stage]time.Duration{
 			pools.StageDecision: 0, pools.StageAPI: 0, pools.StageBoot: 30 * time.Second, pools.StageRegister: 0,
 			pools.StageReady: 0, pools.StageBind: 2 * time.Second,
 		}, stages)
@@ -55,11 +55,11 @@ func TestAPodLooksForAnotherMachineAfterAMinute(t *testing.T) {
 	in(t, 2, func(w *world) {
 		w.pod("a", "")
 		time.Sleep(59 * time.Second)
-		require.Equal(t, []string{"node-0"}, w.running())
+		require.Equal(w, []string{"node-0"}, w.running())
 		time.Sleep(12 * time.Second)
-		require.Equal(t, []string{"node-0", "node-1"}, w.running())
+		require.Equal(w, []string{"node-0", "node-1"}, w.running())
 		time.Sleep(time.Hour)
-		require.Len(t, w.running(), 2, "there is no third one")
+		require.Len(w, w.running(), 2, "there is no third one")
 	})
 }
 
@@ -76,14 +76,14 @@ func TestAMachineThatCannotBeStartedIsPassedOverForAWhile(t *testing.T) {
 		}
 		w.pod("a", "")
 		synctest.Wait()
-		require.Equal(t, []string{"node-1"}, w.running())
+		require.Equal(w, []string{"node-1"}, w.running())
 		w.pod("b", "")
 		time.Sleep(29 * time.Second)
-		require.Len(t, w.starts(), 2, "the broken one and the other")
+		require.Len(w, w.starts(), 2, "the broken one and the other")
 		time.Sleep(12 * time.Second)
-		require.Len(t, w.starts(), 3)
-		require.Equal(t, first, w.starts()[2].Action.Machine)
-		require.Error(t, w.starts()[2].Err)
+		require.Len(w, w.starts(), 3)
+		require.Equal(w, first, w.starts()[2].Action.Machine)
+		require.Error(w, w.starts()[2].Err)
 	})
 }
 
@@ -100,9 +100,9 @@ func TestAPlaceWithoutCapacityIsPassedOver(t *testing.T) {
 		}
 		w.pod("a", "")
 		time.Sleep(4 * time.Minute)
-		require.Len(t, w.starts(), 1)
+		require.Len(w, w.starts(), 1)
 		time.Sleep(2 * time.Minute)
-		require.Len(t, w.starts(), 2, "there may be capacity again")
+		require.Len(w, w.starts(), 2, "there may be capacity again")
 	})
 }
 
@@ -118,10 +118,10 @@ func TestAPodWaitsForAMachineWhoseNodeCouldNotBeWritten(t *testing.T) {
 		}
 		w.pod("a", "")
 		time.Sleep(59 * time.Second)
-		require.Equal(t, []string{"node-0"}, w.running())
-		require.Len(t, w.loop.InFlight(), 1)
+		require.Equal(w, []string{"node-0"}, w.running())
+		require.Len(w, w.loop.InFlight(), 1)
 		time.Sleep(12 * time.Second)
-		require.Equal(t, []string{"node-0", "node-1"}, w.running())
+		require.Equal(w, []string{"node-0", "node-1"}, w.running())
 	})
 }
 
@@ -130,13 +130,13 @@ func TestAMachineThatAnotherProcessHasStartedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	in(t, 2, func(w *world) {
 		other := w.cloud.Instances()[1].ID
-		require.NoError(t, w.cloud.StartInstance(t.Context(), other))
-		instances, err := w.cloud.ListInstances(t.Context(), w.pool.Spec.Scope.Tags())
-		require.NoError(t, err)
+		require.NoError(w, w.cloud.StartInstance(w.Context(), other))
+		instances, err := w.cloud.ListInstances(w.Context(), w.pool.Spec.Scope.Tags())
+		require.NoError(w, err)
 		w.pool.Memory.Take(instances, time.Now())
 		w.pod("a", "")
 		time.Sleep(59 * time.Second)
-		require.Equal(t, []string{"node-1"}, w.running())
+		require.Equal(w, []string{"node-1"}, w.running())
 	})
 }
 
@@ -152,11 +152,11 @@ func TestWhatStandbyMachinesCannotServeIsToBeLaunched(t *testing.T) {
 		w.pod("b", "")
 		w.pod("c", "")
 		synctest.Wait()
-		require.Equal(t, []string{"node-0"}, w.running())
-		require.Equal(t, map[string]int{"a": 2}, w.loop.Launches("web"))
+		require.Equal(w, []string{"node-0"}, w.running())
+		require.Equal(w, map[string]int{"a": 2}, w.loop.Launches("web"))
 		w.pod("c", "elsewhere")
 		synctest.Wait()
-		require.Equal(t, map[string]int{"a": 1}, w.loop.Launches("web"))
+		require.Equal(w, map[string]int{"a": 1}, w.loop.Launches("web"))
 	})
 }
 
@@ -166,10 +166,10 @@ func TestAPreviewStartsNothing(t *testing.T) {
 		w.stop()
 		w.pod("a", "")
 		result := w.loop.Decide()
-		require.Len(t, result.Pools, 1)
-		require.Len(t, result.Pools[0].Start, 1)
-		require.Len(t, w.loop.InFlight(), 1, "what is planned next counts on it")
+		require.Len(w, result.Pools, 1)
+		require.Len(w, result.Pools[0].Start, 1)
+		require.Len(w, w.loop.InFlight(), 1, "what is planned next counts on it")
 		synctest.Wait()
-		require.Empty(t, w.running())
+		require.Empty(w, w.running())
 	})
 }

@@ -9,7 +9,7 @@
 // A caller has the watches: it gives what they show to [Cluster.SawNode], [Cluster.SawPod],
 // [Cluster.SawDaemonSet] and [Cluster.SawNamespace], and starts passes of the pools that
 // changed names. [Marks] is the Nodes of a [cloud.Executor], [Guard.Check] its Check, and
-// [Journal] its Journal.
+// [Journal] its Journal. Package pools has those passes, and the starts for pods that wait.
 //
 // A Node says what its machine is used for in labels and annotations below a [Domain]. What
 // the Node said of its readiness when the machine was stopped is kept there, too: the same

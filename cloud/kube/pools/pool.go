@@ -57,6 +57,13 @@ type Pool struct {
 // Owns reports whether a Node is of the pool.
 func (p *Pool) Owns(v *nodes.View) bool { return v.Owned(p.Nodes.Name, p.Nodes.UID) }
 
+// Joining reports whether a machine of the pool may be about to join: one that never had a Node. A pass
+// adopts the Node, which names no pool yet.
+func (p *Pool) Joining() bool {
+	instances, _ := p.Memory.List()
+	return slices.ContainsFunc(instances, func(i cloud.Instance) bool { return i.Tags[p.Spec.Scope.Key("node")] == "" })
+}
+
 // Supply returns what the pool can add: standby machines, the best first, and launches.
 func (p *Pool) Supply(standby []nodes.View, now time.Time) demand.Supply {
 	supply := demand.Supply{Pool: p.Nodes.Name, Weight: p.Weight, Coming: p.Plan.Counts.Coming, DefaultRequests: p.DefaultRequests}

@@ -23,3 +23,15 @@ func TestMachinesThatComeAreSupplyBesideTheRoom(t *testing.T) {
 	require.Zero(t, supply.MaxLaunches)
 	require.Contains(t, supply.Limit, "Throttled")
 }
+
+func TestAMachineWithoutANodeMayBeAboutToJoin(t *testing.T) {
+	t.Parallel()
+	p := web()
+	p.Spec.Scope = cloud.Scope{Domain: string(domain), Cluster: "c", PoolUID: "u"}
+	require.False(t, p.Joining())
+	joined := cloud.Instance{ID: "i-1", Tags: p.Spec.Scope.StateTags(cloud.StateRunning, "node")}
+	p.Memory.Take([]cloud.Instance{joined}, started)
+	require.False(t, p.Joining())
+	p.Memory.Take([]cloud.Instance{joined, {ID: "i-2"}}, started)
+	require.True(t, p.Joining())
+}

@@ -211,7 +211,7 @@ func (o *operator) changed(pools []string, demand bool) {
 		}
 		o.mu.Lock()
 		for waiting, s := range o.states {
-			if s.expects() {
+			if s.machines.Joining() {
 				o.pools.Add(poolKey(waiting))
 			}
 		}
@@ -221,17 +221,6 @@ func (o *operator) changed(pools []string, demand bool) {
 		o.demand.Wake()
 		o.buffers.Wake()
 	}
-}
-
-// expects reports whether a machine of the pool may be about to join.
-func (s *poolState) expects() bool {
-	instances, _ := s.kept.List()
-	for _, i := range instances {
-		if i.Tags[s.machines.Spec.Scope.Key("node")] == "" {
-			return true
-		}
-	}
-	return false
 }
 
 // reconcilePod takes in a pod.

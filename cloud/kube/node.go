@@ -16,7 +16,7 @@ import (
 func Node(n *corev1.Node, pods ...*corev1.Pod) demand.Node {
 	node := demand.Node{
 		Name: n.Name, Labels: maps.Clone(n.Labels), Unschedulable: n.Spec.Unschedulable,
-		Allocatable: resources(n.Status.Allocatable),
+		Allocatable: Resources(n.Status.Allocatable),
 	}
 	for _, t := range n.Spec.Taints {
 		node.Taints = append(node.Taints, demand.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})

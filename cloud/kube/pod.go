@@ -100,12 +100,13 @@ func toleration(t corev1.Toleration) demand.Toleration {
 // place, and is computed differently from a pending one.
 func requests(p *corev1.Pod) demand.Resources {
 	placed := p.Spec.NodeName != ""
-	return resources(resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{
+	return Resources(resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{
 		UseStatusResources: placed, InPlacePodLevelResourcesVerticalScalingEnabled: placed,
 	}))
 }
 
-func resources(list corev1.ResourceList) (r demand.Resources) {
+// Resources converts a list of quantities: CPU to thousandths of a core, others to whole units.
+func Resources(list corev1.ResourceList) (r demand.Resources) {
 	for name, quantity := range list {
 		switch name {
 		case corev1.ResourceCPU:

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
@@ -68,7 +66,6 @@ func (l *poolMemory) once(text string) bool {
 }
 
 func (s *poolState) name() string { return s.pool.Name }
-func (s *poolState) uid() string  { return string(s.pool.UID) }
 
 // recall has the first pass go on from what an earlier process has recorded.
 func (l *poolMemory) recall(recorded *v1alpha1.Repairs) {
@@ -93,7 +90,7 @@ func (o *operator) newState(p *v1alpha1.NodePool) *poolState {
 	memory := o.memoryOf(p)
 	return &poolState{op: o, pool: p, kept: memory, machines: pools.Pool{
 		Spec: o.poolOf(p), Nodes: nodesOf(p), Memory: &memory.SharedMemory, DaemonSets: o.cluster.DaemonSets(),
-		DefaultRequests: requestsOf(p), Shorten: short, Weight: p.Spec.Weight,
+		DefaultRequests: cloudkube.Resources(p.Spec.ScaleUp.DefaultPodResources.Requests), Shorten: short, Weight: p.Spec.Weight,
 	}}
 }
 
@@ -105,20 +102,6 @@ func (s *poolState) useClass(class *v1alpha1.AWSNodeClass) {
 		return capacity.Of(class.Spec.InstanceType, daemons, class.Spec.Kubelet.MaxPods)
 	}
 	s.machines.Machine = func(t cloud.Template) demand.Node { return s.op.siteOf(s.pool, class, t.Zone) }
-}
-
-func requestsOf(p *v1alpha1.NodePool) demand.Resources {
-	if len(p.Spec.ScaleUp.DefaultPodResources.Requests) == 0 {
-		return demand.Resources{}
-	}
-	pod := cloudkube.Pod(
-		&corev1.Pod{
-			Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: p.Spec.ScaleUp.DefaultPodResources.Requests}}},
-			},
-		},
-	)
-	return pod.Requests
 }
 
 // drifted reports whether a machine was made from something else than the recipe.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -35,6 +36,7 @@ func (b *bench) open(key string, carrier aws.HTTPClient) *storage.Server {
 		Endpoint:    b.s3.URL,
 		Region:      s3test.Region,
 		HTTP:        carrier,
+		Timeout:     2 * time.Minute, // of a thousand deletions on a disk that other tests use
 		Credentials: credentials.NewStaticCredentialsProvider(s3test.AccessKey, key, ""),
 	})
 	require.NoError(b, err)

@@ -22,7 +22,7 @@ func (c *Cluster) Observe(ctx context.Context, provider cloud.Inventory, memory 
 		n := c.nodes[id].NodeStatus
 		n.Pods = len(on[id])
 		for _, p := range c.pods {
-			if p.node == id && p.toleratesAll() {
+			if p.node == id && toleratesAll(p.Pod) {
 				n.Waiting++
 			}
 		}
@@ -43,17 +43,41 @@ func (c *Cluster) Want(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) 
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		now := time.Now()
-		if !c.anyPending() {
+		pending := c.anyPending()
+		if !pending {
 			c.reservations = nil
-			return cloud.Want{}
+			if pool.ConsolidateAfter == 0 {
+				return cloud.Want{}
+			}
 		}
-		result := demand.Place(c.demand(pool, seen, memory, now))
-		c.reservations = demand.Reserve(c.reservations, result, now.Add(c.patience()))
-		if len(result.Pools) == 0 {
-			return cloud.Want{}
+		in, want := c.demand(pool, seen, memory, now), cloud.Want{}
+		if pending {
+			result := demand.Place(in)
+			c.reservations = demand.Reserve(c.reservations, result, now.Add(c.patience()))
+			if len(result.Pools) > 0 {
+				want = result.Pools[0].Want()
+			}
 		}
-		return result.Pools[0].Want()
+		if pool.ConsolidateAfter > 0 {
+			want.Vacate = vacate(in)
+		}
+		return want
 	}
+}
+
+// vacate returns the machines whose pods fit on others. Pods that may go to a machine that is off
+// are not moved: it would be started for them.
+func vacate(in demand.Input) (ids []string) {
+	var occupied []demand.Occupied
+	for _, n := range in.Nodes {
+		if pods := n.Pods[1:]; !slices.ContainsFunc(pods, toleratesAll) { // the first is overhead
+			occupied = append(occupied, demand.Occupied{Node: n, Pods: pods})
+		}
+	}
+	for _, v := range demand.Vacate(in, occupied, 0) {
+		ids = append(ids, v.Node.Machine)
+	}
+	return ids
 }
 
 func (c *Cluster) patience() time.Duration { return max(time.Minute, 2*cmp.Or(c.Boot, 15*time.Second)) }

@@ -103,7 +103,7 @@ func (c *Cluster) Lose(id string) {
 }
 
 // toleratesAll reports whether no taint keeps the pod off a Node.
-func (p *pod) toleratesAll() bool {
+func toleratesAll(p *demand.Pod) bool {
 	return slices.Contains(p.Tolerations, demand.Toleration{Exists: true})
 }
 
@@ -129,7 +129,7 @@ func (c *Cluster) bind() {
 			continue
 		}
 		nodes := open
-		if p.toleratesAll() {
+		if toleratesAll(p.Pod) {
 			nodes = slices.Concat(closed, open)
 		}
 		for _, n := range nodes {

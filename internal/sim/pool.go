@@ -82,6 +82,10 @@ func NewPool(seed uint64) *Pool {
 	if random.IntN(3) == 0 {
 		s.Spec.SurplusTTL = time.Duration(5+random.IntN(20)) * time.Minute
 	}
+	if seed%2 == 0 {
+		s.Spec.ConsolidateAfter = time.Duration(1+seed%5) * time.Minute
+		s.Spec.Disruptions = int(seed/2%4) - 1 //nolint:gosec // -1 to 2
+	}
 	for _, zone := range []string{"a", "b", "c"}[:1+random.IntN(3)] {
 		s.Spec.Templates = append(
 			s.Spec.Templates,

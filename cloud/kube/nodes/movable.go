@@ -112,6 +112,8 @@ func (s Snapshot) Movable(node string) (pods []*demand.Pod, kept string) {
 		switch {
 		case p.kept:
 			why = "it asks not to be disrupted"
+		case p.stays && !p.terminating:
+			why = "it tolerates the taint of stopped machines, and would start one"
 		case !p.replaced:
 			why = "it has no controller that makes another"
 		case p.terminating:

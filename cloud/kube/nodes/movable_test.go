@@ -50,6 +50,10 @@ func TestWhatKeepsAPodOnItsNode(t *testing.T) {
 			change: func(_ *Cluster, p *corev1.Pod) { p.OwnerReferences[0].Controller = nil },
 			kept:   "pod team/web-1: it has no controller that makes another",
 		},
+		"it may go to a machine that is off": {
+			change: func(_ *Cluster, p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} },
+			kept:   "pod team/web-1: it tolerates the taint of stopped machines, and would start one",
+		},
 		"it asks for that": {
 			change: func(_ *Cluster, p *corev1.Pod) {
 				p.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}

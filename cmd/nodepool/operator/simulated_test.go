@@ -134,7 +134,8 @@ func newPooled() (*pooled, simtest.Scenario) {
 // pools and what runs on them.
 func simulated() simtest.Scenario {
 	p, s := newPooled()
-	s.Edits, s.Pause, s.Settle, s.Rest = 12, 5*time.Minute, 45*time.Minute, 10*time.Minute
+	// A list that lacks more machines than a pool may lose at once is believed an hour later or two.
+	s.Edits, s.Pause, s.Settle, s.Rest = 12, 5*time.Minute, 135*time.Minute, 10*time.Minute
 	if s.Histories = 25; testing.Short() {
 		s.Histories = 2
 	}

@@ -66,6 +66,26 @@ type MachineHistory struct {
 	GaveUp time.Time `json:"gaveUp,omitzero"`
 }
 
+// Recorded is what a process writes down of its [Memory] for the next one, such as in a status.
+type Recorded struct {
+	// Repaired and Repairs are those of Memory.
+	Repaired time.Time
+	Repairs  int
+	// Machines are those that have no Node, by id: without them, the next process would not know
+	// of a machine that a list lacks. What is about to end is better left out.
+	Machines []string
+}
+
+// Memory returns the memory that a process begins with. A recorded machine counts until the cloud
+// says that it is gone.
+func (r Recorded) Memory() Memory {
+	m := Memory{Repaired: r.Repaired, Repairs: r.Repairs, Machines: make(map[string]MachineHistory, len(r.Machines))}
+	for _, id := range r.Machines {
+		m.Machines[id] = MachineHistory{State: InstanceUnknown, Listed: true}
+	}
+	return m
+}
+
 // A Refusal is why the cloud refuses launches, and how often it did so in a row.
 type Refusal struct {
 	Kind    HoldKind `json:"kind,omitempty"`

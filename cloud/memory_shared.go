@@ -43,12 +43,11 @@ func (k *SharedMemory) Begin() Memory {
 	return k.memory
 }
 
-// Recall adds to the memory the drains for lost readiness that an earlier process has recorded.
-// Call it before the first pass.
-func (k *SharedMemory) Recall(repaired time.Time, repairs int) {
+// Recall adds to the memory what an earlier process has recorded. Call it before the first pass.
+func (k *SharedMemory) Recall(r Recorded) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.memory.Repaired, k.memory.Repairs = repaired, repairs
+	k.memory = r.Memory()
 }
 
 // End stores the memory of a pass, with the results of its actions, and adds those that came in

@@ -76,6 +76,6 @@ func TestAStartBesideAPassIsNotForgottenAtItsEnd(t *testing.T) {
 	require.Zero(t, room, "since the plan was made")
 	require.Contains(t, limit, "Throttled")
 
-	k.Recall(noon, 2)
+	k.Recall(cloud.Recorded{Repaired: noon, Repairs: 2})
 	require.Equal(t, 2, k.Begin().Repairs)
 }

@@ -43,6 +43,8 @@ type Pool struct {
 	shrunk  bool                 // the pool was made smaller: standby machines may be terminated
 	largest int                  // the size it may still have
 	podsAt  int
+	// recorded are the machines without a Node in the status of the pool.
+	recorded []string
 	// Trace is a line for everything that happened, Wrong for what should not have.
 	Trace strings.Builder
 	Wrong []string
@@ -121,6 +123,14 @@ func (s *Pool) onePass(ctx context.Context) error {
 	plan, _, err := s.Executor.Pass(ctx, s.Spec, seen, s.Want(s.Spec, seen))
 	s.Memory = plan.Memory
 	s.record(plan)
+	if !s.dead { // or else before it could write its status
+		s.recorded = s.recorded[:0:0]
+		for _, m := range plan.Machines {
+			if !m.Joined && m.State != cloud.StateTerminating && !m.Instance.Ending() {
+				s.recorded = append(s.recorded, m.ID)
+			}
+		}
+	}
 	return err
 }
 
@@ -193,7 +203,7 @@ func (s *Pool) step(ctx context.Context) {
 	}
 	if s.dead {
 		s.log("killed")
-		s.Memory = cloud.Memory{}
+		s.Memory = cloud.Recorded{Machines: s.recorded}.Memory()
 	}
 	s.check()
 }

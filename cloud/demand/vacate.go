@@ -29,6 +29,11 @@ type Vacancy struct {
 // first, those for which a machine starts are there then. No machine that starts, is on standby or
 // may be launched gets a pod, and no node that is about to end.
 //
+// A scheduler chooses other nodes than Place does. So each pod must fit on more nodes than there are
+// other pods that come to any, or on one that has room for all of them: then it has a place
+// whatever nodes the others get, and no machine is started for it. What pods ask of each other
+// beyond one node is as Place has it.
+//
 // The nodes with the fewest pods come first, among these the ones with the smallest requests. A
 // node that gets pods of another one is kept, and so is one with a pod that is Unmodelled or
 // Terminating. At most limit nodes are returned; less than 1 means all. Equal input gives an
@@ -66,9 +71,11 @@ type vacating struct {
 	// Those that end have no room.
 	nodes map[*Node]*Node
 	taken map[*Node]bool // those with such pods
-	out   []*Node        // the nodes that were found
-	from  map[*Pod]*Node // their pods
-	moved []PlacedPod    // all of these
+	// coming are the waiting pods that are about to come to any of the nodes.
+	coming []*Pod
+	out    []*Node        // the nodes that were found
+	from   map[*Pod]*Node // their pods
+	moved  []PlacedPod    // all of these
 }
 
 func newVacating(in *Input, nodes []Occupied) *vacating {
@@ -83,6 +90,7 @@ func newVacating(in *Input, nodes []Occupied) *vacating {
 		for _, p := range Place(*in).Placements {
 			if p.On == OnNode || p.On == OnStarting {
 				v.put(p)
+				v.coming = append(v.coming, p.Pod)
 			}
 		}
 	}
@@ -126,6 +134,9 @@ func (v *vacating) move(o Occupied) {
 	}
 	in, of := v.without(o.Node)
 	in.Pods = pods
+	if !v.sturdy(in, of) {
+		return
+	}
 	placed := Place(in).Placements
 	if len(placed) != len(pods) || slices.ContainsFunc(placed, func(p PlacedPod) bool { return p.On != OnNode }) {
 		return
@@ -137,6 +148,44 @@ func (v *vacating) move(o Occupied) {
 		v.from[p] = o.Node
 	}
 	v.moved, v.out = placed, append(v.out, o.Node)
+}
+
+// sturdy reports whether each pod of the input has room on a node whatever nodes the others and
+// those that are coming get.
+func (v *vacating) sturdy(in Input, of map[*Node]*Node) bool {
+	nodes := make([]*Node, 0, len(in.Nodes))
+	for _, n := range in.Nodes {
+		if was := of[n]; v.taken[was] {
+			n = was // without those that are coming
+		}
+		nodes = append(nodes, n)
+	}
+	in.Nodes = nodes
+	m := newModel(&in)
+	p := newPacking(m, nil)
+	for _, s := range m.nodes {
+		p.open(machine{site: s, domains: s.domains})
+	}
+	p.announce()
+	all := make([]int64, m.dims)
+	for _, pod := range slices.Concat(in.Pods, v.coming) {
+		for d, n := range m.needs(&pod.Requests) {
+			all[d] += n
+		}
+	}
+	for _, c := range m.classes {
+		fit, roomy := 0, false
+		for b := range p.bins {
+			if p.fits(c, int32(b)) == yes { //nolint:gosec // fewer machines than that
+				fit++
+				roomy = roomy || copies(all, p.free[b*m.dims:(b+1)*m.dims]) > 0
+			}
+		}
+		if !roomy && fit < len(in.Pods)+len(v.coming) {
+			return false
+		}
+	}
+	return true
 }
 
 // without is the cluster without a node and those that were found, and which node of the input

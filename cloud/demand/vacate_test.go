@@ -58,6 +58,22 @@ func TestVacate(t *testing.T) {
 		"at most so many": {
 			nodes: []*demand.Node{four("a", "x", 1), four("b", "x", 1), four("c", "x", 1), four("d", "x", 3)}, limit: 1, want: "a: a-00 to b",
 		},
+		"pods that fit only in one way stay": {
+			// One of the pods may go to the node that alone has room for the other.
+			nodes: []*demand.Node{
+				with(machine("a", "x", 4), one("p", func(p *demand.Pod) { p.Requests.CPU = 1800 }), one("q", func(p *demand.Pod) { p.Requests.CPU = 1400 })),
+				with(machine("b", "x", 4), one("b1", func(p *demand.Pod) { p.Requests.CPU = 2000 }), one("b2", func(p *demand.Pod) { p.Requests.CPU = 100 }), one("b3", nil)),
+				with(machine("c", "x", 4), one("c1", func(p *demand.Pod) { p.Requests.CPU = 2200 }), one("c2", func(p *demand.Pod) { p.Requests.CPU = 200 }), one("c3", nil)),
+			},
+		},
+		"pods that each have more nodes than there are others do not": {
+			nodes: []*demand.Node{four("a", "x", 2), four("b", "x", 3), four("c", "x", 3), four("d", "x", 4)}, want: "a: a-00 to b, a-01 to c",
+		},
+		"a pod that waits may take one of these nodes": {
+			nodes: []*demand.Node{four("a", "x", 2), four("b", "x", 3), four("c", "x", 3), four("d", "x", 4)}, in: func(in *demand.Input) {
+				in.Pods = []*demand.Pod{one("waits", func(p *demand.Pod) { p.Requests.CPU = 100 })}
+			},
+		},
 		"full nodes stay": {nodes: []*demand.Node{four("a", "x", 3), four("b", "x", 2)}},
 		"all pods of a node fit or none goes": {
 			nodes: []*demand.Node{four("a", "x", 2), four("b", "x", 3), four("c", "x", 4)},
@@ -234,9 +250,11 @@ func TestWhatIsVacatedIsTheSameInAnyOrder(t *testing.T) {
 	})
 }
 
-// A pod alone on its node without any constraint is kept there only if no other node has room.
+// Of pods that are alone on their nodes, without any constraint, one is moved unless none has room
+// elsewhere: those of the smallest requests first.
 func TestWhatFitsIsVacated(t *testing.T) {
 	t.Parallel()
+	kept := 0
 	seeds(t, 1000, func(seed uint64) {
 		b := newBatch(seed)
 		in := demand.Input{}
@@ -244,28 +262,80 @@ func TestWhatFitsIsVacated(t *testing.T) {
 			n := b.node(fmt.Sprintf("node-%d", i), "x")
 			n.Taints = nil
 			p := app("web", b.requests())
+			p.Requests.CPU += 1900
 			p.Name = n.Name
 			in.Nodes = append(in.Nodes, with(n, &p))
 		}
-		out := demand.Vacate(in, occupied(in.Nodes...), 0)
-		at := map[*demand.Node][]*demand.Pod{}
+		if len(demand.Vacate(in, occupied(in.Nodes...), 0)) > 0 {
+			return
+		}
+		kept++
 		for _, n := range in.Nodes {
-			at[n] = slices.Clone(n.Pods)
-		}
-		got := map[*demand.Node]bool{}
-		for _, v := range out {
-			for _, p := range v.Placements {
-				at[p.Node], got[p.Node] = append(at[p.Node], p.Pod), true
-			}
-			delete(at, v.Node)
-		}
-		for n := range at {
-			pod := n.Pods[len(n.Pods)-1]
-			for other, there := range at {
-				if !got[n] && other != n {
-					require.False(t, dumbRoom(pod, &dumbNode{Node: other, pods: there}), "seed %d: %s has room on %s", seed, pod.Name, other.Name)
+			for _, other := range in.Nodes {
+				if other != n {
+					pod := n.Pods[len(n.Pods)-1]
+					require.False(t, dumbRoom(pod, &dumbNode{Node: other, pods: other.Pods}), "seed %d: %s has room on %s", seed, pod.Name, other.Name)
 				}
 			}
 		}
 	})
+	require.Greater(t, kept, 10)
+}
+
+// A scheduler takes the pods in any order, and any node that fits. None is left without a place.
+func TestNoChoiceOfTheSchedulerLeavesAPodOut(t *testing.T) {
+	t.Parallel()
+	found := 0
+	seeds(t, 2000, func(seed uint64) {
+		b := newBatch(seed)
+		in := demand.Input{}
+		w := &world{}
+		for i := range 3 + b.IntN(5) {
+			n := b.node(fmt.Sprintf("node-%d", i), b.zone())
+			in.Nodes = append(in.Nodes, n)
+			w.add(n)
+		}
+		for _, p := range b.pods("bound", 3+b.IntN(5), 4, false) {
+			for _, i := range b.Perm(len(w.nodes)) {
+				if n := w.nodes[i]; w.fits(p, n) == "" {
+					n.pods, n.Pods = append(n.pods, p), append(n.Pods, p)
+					break
+				}
+			}
+		}
+		in.Pods = b.pods("waits", b.IntN(3), 2, false)
+		out := demand.Vacate(in, occupied(in.Nodes...), 0)
+		found += len(out)
+		for range 20 {
+			var coming []*demand.Pod
+			after := &world{}
+			for _, n := range in.Nodes {
+				d := after.add(n)
+				if slices.ContainsFunc(out, func(v demand.Vacancy) bool { return v.Node == n }) {
+					d.stopped, d.pods = true, nil
+				}
+			}
+			for _, v := range out {
+				for _, p := range v.Placements {
+					coming = append(coming, p.Pod)
+				}
+			}
+			for _, p := range demand.Place(in).Placements {
+				if p.On == demand.OnNode {
+					coming = append(coming, p.Pod)
+				}
+			}
+			b.Shuffle(len(coming), func(i, j int) { coming[i], coming[j] = coming[j], coming[i] })
+			for _, p := range coming {
+				fits := slices.DeleteFunc(slices.Clone(after.nodes), func(n *dumbNode) bool { return after.fits(p, n) != "" })
+				if len(fits) == 0 {
+					require.False(t, strings.HasPrefix(p.Name, "bound"), "seed %d: %s has no place", seed, p.Name)
+					continue
+				}
+				n := fits[b.IntN(len(fits))]
+				n.pods = append(n.pods, p)
+			}
+		}
+	})
+	require.Greater(t, found, 100)
 }

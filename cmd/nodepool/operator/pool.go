@@ -128,7 +128,7 @@ func (p *poolPass) run(ctx context.Context) {
 	case p.state.machines.Executor == nil:
 		return
 	}
-	p.state.kept.recall(p.state.pool.Status.Repairs)
+	p.state.kept.recall(&p.state.pool.Status)
 	vacate := sync.OnceValue(p.state.vacate)
 	p.err = p.pass.Run(ctx, seen, func() cloud.Want {
 		want := p.state.op.want(p.state.name())

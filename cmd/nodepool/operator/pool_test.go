@@ -2,6 +2,8 @@ package operator //nolint:testpackage // what is read of a Node, and of a pass, 
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,12 +93,17 @@ func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {
 		"so are the machines without a Node",
 	)
 	next := &poolMemory{}
-	next.recall(recorded)
+	status := &v1alpha1.NodePoolStatus{Repairs: recorded, Machines: []v1alpha1.Machine{
+		{ID: "i-1", State: "running", CloudState: "running"}, {ID: "i-2", State: "terminating", CloudState: "running"},
+		{ID: "i-3", State: "warmup", CloudState: "shutting-down"}, {ID: "i-4", State: "warmup"},
+	}}
+	next.recall(status)
 	memory := next.Begin()
+	require.ElementsMatch(t, []string{"i-1", "i-4"}, slices.Collect(maps.Keys(memory.Machines)), "and those that may exist without a Node")
 	require.Equal(t, 2, memory.Repairs)
 	require.Equal(t, since.Truncate(time.Second), memory.Repaired)
 	next.End(cloud.Memory{}, nil, since)
-	next.recall(recorded)
+	next.recall(status)
 	require.Zero(t, next.Begin().Repairs, "the status is read once")
 
 	require.Equal(t, recorded, (&poolPass{state: &poolState{}}).repairs(recorded), "a pass without a machine knows nothing")

@@ -67,15 +67,25 @@ func (l *poolMemory) once(text string) bool {
 
 func (s *poolState) name() string { return s.pool.Name }
 
-// recall has the first pass go on from what an earlier process has recorded.
-func (l *poolMemory) recall(recorded *v1alpha1.Repairs) {
+// recall has the first pass go on from what an earlier process has recorded in the status.
+func (l *poolMemory) recall(status *v1alpha1.NodePoolStatus) {
 	l.mu.Lock()
 	first := !l.recalled
 	l.recalled = true
 	l.mu.Unlock()
-	if first && recorded != nil {
-		l.Recall(recorded.Since.Time, int(recorded.Count))
+	if !first {
+		return
 	}
+	var recorded cloud.Recorded
+	if r := status.Repairs; r != nil {
+		recorded.Repaired, recorded.Repairs = r.Since.Time, int(r.Count)
+	}
+	for _, m := range status.Machines {
+		if m.State != string(cloud.StateTerminating) && m.CloudState != string(cloud.InstanceShuttingDown) {
+			recorded.Machines = append(recorded.Machines, m.ID)
+		}
+	}
+	l.Recall(recorded)
 }
 
 // region returns the region of a machine, empty if no list has had it.

@@ -17,10 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Kubectl runs kubectl as the admin and returns its standard output. The error
-// holds its standard error.
+// Kubectl does what kubectl does as the admin and returns its standard output; the commands
+// create namespace, patch, delete and wait may print nothing. The error holds its standard
+// error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	out, err := c.get(ctx, args)
+	out, err := c.inside(ctx, args)
 	if errors.Is(err, errElsewhere) {
 		return c.kubectl(ctx, nil, args...)
 	}

@@ -15,9 +15,9 @@ const LockName = lockName
 // ErrElsewhere is what Get returns for what is left to kubectl.
 var ErrElsewhere = errElsewhere
 
-// Get is Kubectl's "get" within the process, Process what kubectl itself answers.
-func (c *Cluster) Get(ctx context.Context, args ...string) (string, error) {
-	return c.get(ctx, append([]string{"get"}, args...))
+// Inside is Kubectl within the process, Process what kubectl itself answers.
+func (c *Cluster) Inside(ctx context.Context, args ...string) (string, error) {
+	return c.inside(ctx, args)
 }
 
 func (c *Cluster) Process(ctx context.Context, args ...string) (string, error) {

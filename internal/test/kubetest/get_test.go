@@ -29,7 +29,7 @@ func TestAGetWithinTheProcessAnswersAsKubectlDoes(t *testing.T) {
 ---
 {apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: route, namespace: other, labels: {a: b}}, spec: {hostnames: [x.example.com]}}
 `))
-	inside, err := c.Get(t.Context(), "configmap", "one", "-n", "other", "-o", "jsonpath={.data.key}")
+	inside, err := c.Inside(t.Context(), "get", "configmap", "one", "-n", "other", "-o", "jsonpath={.data.key}")
 	require.NoError(t, err)
 	require.Equal(t, "1", inside)
 	for _, line := range []string{
@@ -60,7 +60,7 @@ func TestAGetWithinTheProcessAnswersAsKubectlDoes(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			want, wantErr := c.Process(t.Context(), append([]string{"get"}, args...)...)
-			got, gotErr := c.Get(t.Context(), args...)
+			got, gotErr := c.Inside(t.Context(), append([]string{"get"}, args...)...)
 			require.Equal(t, want, got)
 			require.Equal(t, wantErr == nil, gotErr == nil, "%v, %v", wantErr, gotErr)
 			if wantErr != nil {
@@ -69,7 +69,7 @@ func TestAGetWithinTheProcessAnswersAsKubectlDoes(t *testing.T) {
 		})
 	}
 	for _, line := range []string{"cm one -n other -o yaml", "cm one -n other", "sprockets -o name", "cm -w -o name", "cm one -n other -o jsonpath={.data", "secret one -n other -o name --as nobody"} {
-		_, err := c.Get(t.Context(), strings.Fields(line)...)
+		_, err := c.Inside(t.Context(), append([]string{"get"}, strings.Fields(line)...)...)
 		require.ErrorIs(t, err, kubetest.ErrElsewhere, line)
 	}
 	canceled, cancel := context.WithCancelCause(t.Context())

@@ -63,28 +63,16 @@ func (r reader) put(ctx context.Context, object *unstructured.Unstructured) erro
 	if err != nil {
 		return err
 	}
-	query := "?fieldManager=kubectl&force=true&fieldValidation=Strict"
-	request, err := http.NewRequestWithContext(
+	answer, err := r.do(
 		ctx,
 		http.MethodPatch,
-		r.host+resource.path(namespace, object.GetName())+query,
-		bytes.NewReader(body),
+		resource.path(namespace, object.GetName())+"?fieldManager=kubectl&force=true&fieldValidation=Strict",
+		body,
+		content("application/apply-patch+yaml"),
 	)
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/apply-patch+yaml")
-	response, err := r.client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close() //nolint:errcheck // read only
-	if response.StatusCode < http.StatusBadRequest {
-		return nil
-	}
 	var status metav1.Status
-	if err := json.NewDecoder(response.Body).Decode(&status); err != nil || status.Kind != "Status" {
-		return errElsewhere
+	if err != nil && json.Unmarshal(answer, &status) == nil && status.Kind == "Status" {
+		return &apierrors.StatusError{ErrStatus: status}
 	}
-	return &apierrors.StatusError{ErrStatus: status}
+	return err
 }

@@ -125,6 +125,33 @@ func other(t *testing.T) {}
 	found, err := longTests(dir)
 	require.NoError(t, err)
 	require.Equal(t, []string{"TestByAFunction", "TestItself"}, found)
+	n, err := onlyLong(dir)
+	require.NoError(t, err)
+	require.Zero(t, n, "some run")
+}
+
+func TestAPackageIsLeftOutWhenEachOfItsTestsBeginsWithASkip(t *testing.T) {
+	t.Parallel()
+	const skipped = "func TestA(t *testing.T) { if testing.Short() { t.Skip(\"long: so\") } }\n" +
+		"func TestMain(m *testing.M) { m.Run() }\nfunc BenchmarkIt(b *testing.B) {}\nfunc helper() {}\n"
+	for more, want := range map[string]int{
+		"func TestB(d *testing.T) { if testing.Short() { d.Skip(\"long: so\") } }":               2,
+		"func TestB(t *testing.T) { if testing.Short() { t.Log() } }":                            0,
+		"func TestB(t *testing.T) { if !testing.Short() { t.Skip() } }":                          0,
+		"func TestB(t *testing.T) { t.Parallel(); if testing.Short() { t.Skip(\"long: so\") } }": 0,
+		"func TestB(t *testing.T) {}":                                                            0,
+		"func FuzzB(f *testing.F) {}":                                                            0,
+		"func ExampleB() {}":                                                                     0,
+		"func (w *world) TestIt(n int) {}":                                                       1,
+		"":                                                                                       1,
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "a_test.go"), []byte("package a\n"+skipped), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "b_test.go"), []byte("package a_test\n"+more), 0o600))
+		n, err := onlyLong(dir)
+		require.NoError(t, err)
+		require.Equal(t, want, n, more)
+	}
 }
 
 func TestTheSummaryEndsWithWhatFailedAndHowToRunItAlone(t *testing.T) {
@@ -132,7 +159,7 @@ func TestTheSummaryEndsWithWhatFailedAndHowToRunItAlone(t *testing.T) {
 	var out bytes.Buffer
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
-	r := &runner{out: &out, log: log, machine: machine{missing: []string{"Java: no"}}}
+	r := &runner{out: &out, log: log, left: 4, machine: machine{missing: []string{"Java: no"}}}
 	r.batches = []*batch{{
 		skipped: map[string]int{"long: minutes": 3, "no Keycloak": 2},
 		failed:  []result{{pkg: "./apply", test: "TestA", seconds: 1, output: []string{"not so\n"}, command: "go test -run TestA ./apply"}},
@@ -142,7 +169,7 @@ func TestTheSummaryEndsWithWhatFailedAndHowToRunItAlone(t *testing.T) {
 	text := out.String()
 	require.Contains(t, text, "    9.0 s  ./apply TestB\n")
 	require.Contains(t, text, "not run: 2: no Keycloak\n")
-	require.Contains(t, text, "left to make test-all: 3\n")
+	require.Contains(t, text, "left to make test-all: 7\n")
 	require.Contains(t, text, "missing: Java: no\n")
 	require.Regexp(t, `figure test_quick_minutes \S+ min`, text)
 	require.Contains(t, text, "--- FAIL: ./apply TestA (1.0 s)\nnot so\nalone: go test -run TestA ./apply\n\n1 failed; all that was printed: ")

@@ -6,7 +6,8 @@
 //	                outside the workspace, the newest client-go, releases, alerts
 //
 // A long test is one that asks testing.Short: quick runs with -short, where such a test is
-// skipped or shortened; rest finds these tests in the source and runs them in full.
+// skipped or shortened, and leaves out the packages that have no other; rest finds these
+// tests in the source and runs them in full.
 //
 // While tests run it prints a line for each package. Last it prints what was not run for
 // want of a part of the machine, where the time went, and what failed, in twenty lines each

@@ -31,6 +31,7 @@ type runner struct {
 	log     *os.File // receives all events of go test
 	// variables tell the tests of the parts that they share.
 	variables []string
+	left      int // tests of packages that are not linked, as -short skips all of them
 
 	mu      sync.Mutex // guards out and what batches hold
 	batches []*batch
@@ -245,7 +246,7 @@ func (r *runner) summary(name string) {
 			r.print("not run: %d: %s", skipped[why], why)
 		}
 	}
-	long := 0
+	long := r.left
 	for why, n := range skipped {
 		if strings.HasPrefix(why, longMark) {
 			long += n

@@ -58,7 +58,7 @@ var worlds atomic.Int64
 
 func sweepWorlds(t *testing.T, sweep applytest.Sweep) {
 	t.Helper()
-	cluster := kubetest.Start(t, kubetest.Options{})
+	cluster := bare.start(t)
 	sweep.Run(t, func(t *testing.T) applytest.Scenario {
 		t.Helper()
 		w := newWorld(t, cluster, int(worlds.Add(1)))

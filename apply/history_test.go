@@ -29,16 +29,16 @@ import (
 func TestHistoriesToOneDesiredStateEndEqual(t *testing.T) {
 	t.Parallel()
 	seed := seedOf(t)
-	cluster := kubetest.Start(t, kubetest.Options{})
+	cluster := bare.start(t)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a seed is wanted
 	final := randomSet(random)
-	plain := newHistory(t, cluster, "history-0", random)
+	plain := newHistory(t, cluster, random)
 	want := plain.settle(t, final, "")
 	for i := 1; i <= 6; i++ {
 		own := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // a seed is wanted
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
-			h := newHistory(t, cluster, fmt.Sprintf("history-%d", i), own)
+			h := newHistory(t, cluster, own)
 			for range 15 {
 				h.step(t)
 			}
@@ -73,8 +73,9 @@ type history struct {
 	log    []string
 }
 
-func newHistory(t *testing.T, cluster *kubetest.Cluster, ns string, random *rand.Rand) *history {
+func newHistory(t *testing.T, cluster *kubetest.Cluster, random *rand.Rand) *history {
 	t.Helper()
+	ns := fmt.Sprintf("history-%d", benches.Add(1))
 	h := &history{bench: &bench{cluster: cluster, ns: ns, config: rest.CopyConfig(cluster.Config)}, random: random}
 	h.owner = apply.Owner{Manager: "bench", Labels: map[string]string{"example.com/owner": ns}, Domain: "example.com"}
 	admin, err := dynamic.NewForConfig(h.config)

@@ -40,7 +40,7 @@ const (
 // and nothing else, at rest. TRUEUP_STEPS and TRUEUP_SEED repeat a run.
 func TestManyPartsAtOnceAgreeWithAModel(t *testing.T) {
 	t.Parallel()
-	cluster := kubetest.Start(t, kubetest.Options{})
+	cluster := bare.start(t)
 	steps := 10_000
 	if testing.Short() {
 		steps = 1_000
@@ -86,8 +86,9 @@ type race struct {
 
 func newRace(t *testing.T, cluster *kubetest.Cluster, seed uint64) *race {
 	t.Helper()
-	r := &race{t: t, seed: seed, ns: "race", owner: apply.Owner{
-		Manager: "race", Domain: "example.com", PartLabel: keyPart, Labels: map[string]string{"example.com/owner": "race"},
+	ns := fmt.Sprintf("race-%d", benches.Add(1))
+	r := &race{t: t, seed: seed, ns: ns, owner: apply.Owner{
+		Manager: "race", Domain: "example.com", PartLabel: keyPart, Labels: map[string]string{"example.com/owner": ns},
 	}}
 	_, err := cluster.Kubectl(t.Context(), "create", "namespace", r.ns)
 	require.NoError(t, err)
@@ -268,7 +269,7 @@ func (r *race) settle() {
 		})
 	}
 	parts.Wait()
-	list, err = r.admin.List(ctx, metav1.ListOptions{LabelSelector: "example.com/owner=race"})
+	list, err = r.admin.List(ctx, metav1.ListOptions{LabelSelector: "example.com/owner=" + r.ns})
 	require.NoError(r.t, err)
 	if len(list.Items) != 2*racers {
 		r.differ("the cluster holds %d objects; want %d", len(list.Items), 2*racers)

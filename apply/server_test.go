@@ -28,19 +28,35 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
-// shared is the API server of the tests that need one, each with its own namespace,
-// owner and user.
-var shared struct {
+// shared is the API server of the tests that need one, each with its own namespace, owner and
+// user; bare has neither controllers nor definitions, for those that compare all that is there.
+var (
+	shared = server{options: kubetest.Options{GatewayAPI: true, Controllers: true}}
+	bare   server
+)
+
+// server is started by the first test that asks for it.
+type server struct {
+	options kubetest.Options
 	once    sync.Once
 	cluster *kubetest.Cluster
 	err     error
 }
 
+func (s *server) start(t *testing.T) *kubetest.Cluster {
+	t.Helper()
+	s.once.Do(func() { s.cluster, s.err = kubetest.Run(context.Background(), s.options) })
+	require.NoError(t, s.err)
+	return s.cluster
+}
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	if shared.cluster != nil {
-		shared.cluster.Stop()
+	for _, s := range []*server{&shared, &bare} {
+		if s.cluster != nil {
+			s.cluster.Stop()
+		}
 	}
 	os.Exit(code)
 }
@@ -48,11 +64,7 @@ func TestMain(m *testing.M) {
 // serverBench returns a bench on the shared API server.
 func serverBench(t *testing.T) *bench {
 	t.Helper()
-	shared.once.Do(func() {
-		shared.cluster, shared.err = kubetest.Run(context.Background(), kubetest.Options{GatewayAPI: true, Controllers: true})
-	})
-	require.NoError(t, shared.err)
-	return newBench(t, shared.cluster)
+	return newBench(t, shared.start(t))
 }
 
 // bench is one owner with its own user and namespace.

@@ -36,6 +36,8 @@
 //     its Node is opened only once the cloud has accepted the start.
 //   - A machine is stopped only when no pod on it must be evicted. A drain
 //     that does not end is given up, and the Node opened again.
+//   - A good machine with pods is drained only when it is over its runtime or its pods fit on other
+//     Nodes, and the cluster allows it; at most Pool.Disruptions at a time.
 //   - Every state has a next step for every state of the cloud: the fields of Pool
 //     bound every wait.
 //   - At rest a pass costs one list and no write.

@@ -51,8 +51,10 @@ func TestWhatKeepsAPodOnItsNode(t *testing.T) {
 			kept:   "pod team/web-1: it has no controller that makes another",
 		},
 		"it may go to a machine that is off": {
-			change: func(_ *Cluster, p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} },
-			kept:   "pod team/web-1: it tolerates the taint of stopped machines, and would start one",
+			change: func(_ *Cluster, p *corev1.Pod) {
+				p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+			},
+			kept: "pod team/web-1: it tolerates the taint of stopped machines, and would start one",
 		},
 		"it asks for that": {
 			change: func(_ *Cluster, p *corev1.Pod) {

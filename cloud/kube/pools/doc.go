@@ -11,5 +11,8 @@
 // once, and keeps a started machine for its pods until the scheduler has bound them. A start that the
 // cloud refuses, or that does not end in time, lets its pods look for another machine.
 //
+// [ScaleUp.Consolidate] says which running machines are not needed, and [Announced] what the cloud
+// announces of machines; a pass drains both kinds.
+//
 // Package nodes has the parts that read and write Nodes, package cloud the plan.
 package pools

@@ -31,7 +31,7 @@ const (
 type poolPass struct {
 	state *poolState
 	pass  pools.Pass // of state.machines
-	// problem is why nothing can be launched. Existing machines are still handled.
+	// problem is why nothing can be launched, or none drained. Existing machines are still handled.
 	problem problem
 	listErr error // of the list of the cloud, without which the plan is then made
 	err     error // of the actions
@@ -144,8 +144,11 @@ func (p *poolPass) run(ctx context.Context) {
 // look is the part of a pass before it acts: it reads the desired and the actual state of
 // the pool. Without an executor there is nothing to act on.
 func (p *poolPass) look(ctx context.Context) cloud.Observed {
-	if p.problem = validate(p.state.pool, p.state.op.now()); p.problem.reason == "" {
+	if p.problem = validate(p.state.pool); p.problem.reason == "" {
 		p.problem = p.prepare(ctx)
+	}
+	if _, err := disruptions(p.state.pool, p.state.op.now()); err != nil && p.problem.reason == "" {
+		p.problem = problem{"ValidationFailed", err.Error()} // machines are launched nevertheless
 	}
 	regions := p.state.pool.Status.Regions
 	if p.state.op.dry && p.problem.reason == "" && !slices.Contains(regions, p.state.region) {
@@ -275,15 +278,12 @@ func spread(d time.Duration, of types.UID) time.Duration {
 }
 
 // validate returns what admission cannot see of a pool by itself.
-func validate(p *v1alpha1.NodePool, now time.Time) problem {
+func validate(p *v1alpha1.NodePool) problem {
 	if p.Spec.MinStandby > p.Spec.PoolSize {
 		return problem{
 			"ValidationFailed",
 			fmt.Sprintf("spec.minStandby: is %d, must be at most spec.poolSize (%d)", p.Spec.MinStandby, p.Spec.PoolSize),
 		}
-	}
-	if _, err := disruptions(p, now); err != nil {
-		return problem{"ValidationFailed", err.Error()}
 	}
 	return problem{}
 }

@@ -110,3 +110,22 @@ func TestNoMachineIsDrainedWithoutLeave(t *testing.T) {
 		})
 	}
 }
+
+// TestAWrongScheduleDrainsNothing and is named in the status; machines are launched and started as
+// ever.
+func TestAWrongScheduleDrainsNothing(t *testing.T) {
+	t.Parallel()
+	var degraded map[string]any
+	var after []string
+	_, told, r := halfEmpty(t, map[string]any{
+		"consolidateAfter": "1m", "budgets": []any{map[string]any{"nodes": "100%", "schedule": "daily", "duration": "1h"}},
+	}, func(w *simtest.World) {
+		w.After(19*time.Minute, func() { degraded, after = conditionOf(w.Object(poolsKind, "", "p0"), "Degraded"), nodesOfPods(w) })
+	})
+	require.Empty(t, r.Wrong)
+	require.Len(t, after, 2)
+	require.NotContains(t, told, "Underutilized")
+	require.Equal(t, "True", degraded["status"])
+	require.Equal(t, "ValidationFailed", degraded["reason"])
+	require.Contains(t, degraded["message"], `spec.disruption.budgets[0].schedule: is "daily", must be in the syntax of cron`)
+}

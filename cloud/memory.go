@@ -50,6 +50,9 @@ type MachineHistory struct {
 	// Listed reports that the machine was in a list once, or has a Node. Otherwise it
 	// may be too young for a list that lags.
 	Listed bool `json:"listed,omitempty"`
+	// Recalled reports that an earlier process has known it, and this one has not seen it yet:
+	// it may have ended meanwhile.
+	Recalled bool `json:"recalled,omitempty"`
 	// Ending reports that the cloud has accepted its termination: it may be in no list.
 	Ending bool `json:"ending,omitempty"`
 	// NoNode is since when it has had no Node, zero if it has one.
@@ -81,7 +84,7 @@ type Recorded struct {
 func (r Recorded) Memory() Memory {
 	m := Memory{Repaired: r.Repaired, Repairs: r.Repairs, Machines: make(map[string]MachineHistory, len(r.Machines))}
 	for _, id := range r.Machines {
-		m.Machines[id] = MachineHistory{State: InstanceUnknown, Listed: true}
+		m.Machines[id] = MachineHistory{State: InstanceUnknown, Listed: true, Recalled: true}
 	}
 	return m
 }

@@ -177,6 +177,7 @@ func (pl *planner) observe() {
 			s.State, s.Since = m.State, pl.seen.Listed
 		}
 		s.Listed = s.Listed || m.State != "" || m.Node != nil
+		s.Recalled = s.Recalled && m.State == ""
 		switch {
 		case m.Node != nil:
 			s.NoNode = time.Time{}

@@ -184,9 +184,11 @@ func (pl *planner) wakeFor(s sight, r rule) {
 }
 
 // expected reports whether the pool itself has deleted the machine, which the cloud may
-// then forget at once: that it is missing says nothing against the list.
+// then forget at once, or may have done so before this process began: that it is missing says
+// nothing against the list.
 func (pl *planner) expected(m Machine) bool {
-	return pl.plan.Memory.Machines[m.ID].Ending || m.Use == StateTerminating && m.intent().Verb == Terminate
+	h := pl.plan.Memory.Machines[m.ID]
+	return h.Ending || h.Recalled || m.Use == StateTerminating && m.intent().Verb == Terminate
 }
 
 // forgetWithinBudget lets a list that is not trusted remove at most the budget, once in

@@ -68,6 +68,10 @@ type NodeStatus struct {
 	// a plan starts a standby machine that has any.
 	Waiting int
 
+	// PodsSince is when the last of these pods came, by the clock of the process that plans; zero
+	// if it was there before.
+	PodsSince time.Time
+
 	// DoNotDisrupt reports that a pod on it asks not to be evicted while the machine is good:
 	// the end of Pool.MaxRuntime waits for it.
 	DoNotDisrupt bool

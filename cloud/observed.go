@@ -48,4 +48,7 @@ type Want struct {
 	// Vacate are running machines whose pods fit on other Nodes, all of them together, first
 	// choice first; see [Pool].ConsolidateAfter and [demand.Vacate].
 	Vacate []string
+	// VacateLater has none of Vacate drained by this plan, as pods are on their way to other Nodes;
+	// the time of ConsolidateAfter goes on.
+	VacateLater bool
 }

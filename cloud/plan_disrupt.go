@@ -15,10 +15,12 @@ import (
 func (pl *planner) disrupt() {
 	memory, left := &pl.plan.Memory, max(0, pl.pool.Disruptions)
 	var old, spare []Machine
-	unready := false
+	held := pl.listUntrusted || pl.want.VacateLater
 	for _, m := range pl.machines {
 		h := memory.Machines[m.ID]
-		unready = unready || !h.Unready.IsZero()
+		gaveUp := !h.GaveUp.IsZero() && !after(h.GaveUp, drainRetry, pl.now)
+		// The pods of other Nodes may need the room soon, or pods do not leave.
+		held = held || !h.Unready.IsZero() || gaveUp
 		if m.Use == StateTerminating && (m.intent().Reason == ReasonRuntime || m.intent().Reason == ReasonUnderutilized) {
 			left--
 		}
@@ -35,17 +37,17 @@ func (pl *planner) disrupt() {
 		if m.Use != StateRunning || m.Node == nil || pl.orders[m.ID].verb != "" || pl.candidate(m) {
 			continue
 		}
-		ready := !m.Node.DoNotDisrupt && (h.GaveUp.IsZero() || after(h.GaveUp, drainRetry, pl.now))
+		ready := !m.Node.DoNotDisrupt && !gaveUp
 		switch {
 		case pl.overRuntime(m):
 			if ready {
 				old = append(old, m)
 			}
 		case ready && pl.pool.ConsolidateAfter > 0 && !h.Spare.IsZero():
-			if after(h.Spare, pl.pool.ConsolidateAfter, pl.now) {
+			if since := later(h.Spare, m.Node.PodsSince); after(since, pl.pool.ConsolidateAfter, pl.now) {
 				spare = append(spare, m)
 			} else {
-				pl.wake(h.Spare.Add(pl.pool.ConsolidateAfter))
+				pl.wake(since.Add(pl.pool.ConsolidateAfter))
 			}
 		}
 	}
@@ -54,8 +56,8 @@ func (pl *planner) disrupt() {
 		pl.orders[m.ID] = order{Stop, ReasonRuntime}
 		left--
 	}
-	if unready || pl.listUntrusted {
-		return // the pods of other Nodes may need the room soon
+	if held {
+		return
 	}
 	at := func(m Machine) int { return slices.Index(pl.want.Vacate, m.ID) }
 	slices.SortStableFunc(spare, func(a, b Machine) int { return at(a) - at(b) })

@@ -89,13 +89,12 @@ func TestGoodMachinesAreDisruptedWithinBounds(t *testing.T) {
 			change: both(spare(time.Hour, "i-1", "i-2", "i-3"), func(o *cloud.Observed) { o.Nodes[1].DoNotDisrupt = true }),
 			plan:   []string{drain("i-1", fits)},
 		},
-		"a drain that was given up is not tried again soon": {
+		"after a drain that was given up none is tried for a while": {
 			pool: pool(nil), machines: three, want: all, change: both(spare(time.Hour, "i-1", "i-2", "i-3"), func(o *cloud.Observed) {
 				h := o.Memory.Machines["i-2"]
 				h.GaveUp = noon.Add(-9 * time.Minute)
 				o.Memory.Machines["i-2"] = h
 			}),
-			plan: []string{drain("i-1", fits)},
 		},
 		"nothing is moved while another Node of the pool is not ready": {
 			pool: pool(nil), machines: three + "\ni-4 running running pods=1 started=2h", want: all,
@@ -111,6 +110,17 @@ func TestGoodMachinesAreDisruptedWithinBounds(t *testing.T) {
 				}
 			}),
 			plan: []string{"held back: ShortList: 2 of 5 machines are missing from the list, at most 1 may be deleted at once: nothing is launched or terminated"},
+		},
+		"pods must have been there for the time, too": {
+			pool: pool(nil), machines: three, want: all, wake: 4 * time.Minute,
+			change: both(spare(time.Hour, "i-1", "i-2", "i-3"), func(o *cloud.Observed) {
+				for i := range o.Nodes {
+					o.Nodes[i].PodsSince = noon.Add(-6 * time.Minute)
+				}
+			}),
+		},
+		"nor while pods are on their way": {
+			pool: pool(nil), machines: three, want: cloud.Want{Vacate: all.Vacate, VacateLater: true}, change: spare(time.Hour, "i-1", "i-2", "i-3"),
 		},
 		"a machine that starts keeps its pods": {
 			pool: pool(nil), machines: "i-1 running running starting=1m pods=1", want: cloud.Want{Vacate: []string{"i-1"}}, change: spare(time.Hour, "i-1"),

@@ -58,9 +58,10 @@ type Pool struct {
 	// for ever.
 	MaxRuntime time.Duration
 
-	// ConsolidateAfter is for how long the pods of a machine must have fitted on other Nodes,
-	// as [Want].Vacate says, before it is drained and stopped. 0 means never. None is while
-	// the Node of another running machine of the pool is not ready.
+	// ConsolidateAfter is for how long the pods of a machine must have been there, and have
+	// fitted on other Nodes, as [Want].Vacate says, before it is drained and stopped. 0 means
+	// never. None is while the Node of another running machine of the pool is not ready, and for
+	// 10m after a drain that was given up.
 	ConsolidateAfter time.Duration
 
 	// Disruptions is how many machines may be on their way to standby at a time because of

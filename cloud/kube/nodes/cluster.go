@@ -34,6 +34,7 @@ type Cluster struct {
 	gone       map[string]string       // the UIDs of Nodes that were deleted, until the watch says so
 	pods       map[types.NamespacedName]PodView
 	onNode     map[string]map[types.NamespacedName]bool
+	came       map[string]time.Time // by Node: when the last pod that has to be evicted came
 	daemons    map[types.NamespacedName]*appsv1.DaemonSet
 	namespaces map[string]map[string]string
 	budgets    map[types.NamespacedName]budget
@@ -49,7 +50,7 @@ func New(domain Domain, platform Platform, changed func(pools []string, demand b
 	return &Cluster{
 		domain: domain, platform: platform, changed: changed,
 		nodes: map[string]View{}, raw: map[string]*corev1.Node{}, byMachine: map[string]string{}, gone: map[string]string{},
-		pods: map[types.NamespacedName]PodView{}, onNode: map[string]map[types.NamespacedName]bool{},
+		pods: map[types.NamespacedName]PodView{}, onNode: map[string]map[types.NamespacedName]bool{}, came: map[string]time.Time{},
 		daemons: map[types.NamespacedName]*appsv1.DaemonSet{}, namespaces: map[string]map[string]string{}, budgets: map[types.NamespacedName]budget{}, volumes: newVolumes(),
 	}
 }
@@ -140,6 +141,7 @@ func (c *Cluster) DropNode(name, uid string) {
 	}
 	delete(c.nodes, name)
 	delete(c.raw, name)
+	delete(c.came, name)
 	c.join(was.Status.ID, name)
 	c.mu.Unlock()
 	if known {
@@ -208,6 +210,7 @@ func (c *Cluster) Machines(pool, uid string, ids map[string]bool) []View {
 		if v.Owned(pool, uid) || v.Pool == "" && ids[v.Status.ID] {
 			v.Status.Pods, v.Status.Waiting = c.occupants(name)+len(coming[name]), len(c.waiting(name))
 			v.Status.NetworkReady, v.Status.DoNotDisrupt = c.networkReady(name, v), c.kept(name)
+			v.Status.PodsSince = c.came[name]
 			out = append(out, v)
 		}
 	}

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube"
 )
@@ -115,7 +117,7 @@ func (s Snapshot) Movable(node string) (pods []*demand.Pod, kept string) {
 		case p.stays && !p.terminating:
 			why = "it tolerates the taint of stopped machines, and would start one"
 		case !p.replaced:
-			why = "it has no controller that makes another"
+			why = "it has no ReplicaSet, StatefulSet or ReplicationController that makes another"
 		case p.terminating:
 			why = "it is being deleted"
 		default:
@@ -127,4 +129,22 @@ func (s Snapshot) Movable(node string) (pods []*demand.Pod, kept string) {
 		pods = append(pods, s.c.volumes.attach(&p))
 	}
 	return pods, ""
+}
+
+// Coming returns the pods that need a place on a Node now or soon: those that are bound to none,
+// whether or not the scheduler has looked at them, and those on machines that are being emptied.
+// Pods with scheduling gates are left out. It contains what [Snapshot.Waiting] returns.
+func (s Snapshot) Coming() []*demand.Pod {
+	var pods []*demand.Pod
+	for _, key := range slices.SortedFunc(maps.Keys(s.c.pods), compareNames) {
+		p := s.c.pods[key]
+		switch emptied := s.c.nodes[p.Node].Status.State == cloud.StateTerminating; {
+		case p.Pod == nil:
+		case p.Node == "" && !p.terminating && !p.gated, emptied && p.evicted:
+			pod := *s.c.volumes.attach(&p)
+			pod.Terminating = false // another one comes
+			pods = append(pods, &pod)
+		}
+	}
+	return pods
 }

@@ -2,6 +2,7 @@ package nodes //nolint:testpackage // in this package as the others
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +21,7 @@ func replica(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"},
-			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", Controller: &yes}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", Controller: &yes}},
 		},
 		Spec: corev1.PodSpec{NodeName: node},
 	}
@@ -44,11 +45,11 @@ func TestWhatKeepsAPodOnItsNode(t *testing.T) {
 		"nothing":                  {},
 		"the budgets are not read": {kept: "pod team/web-1: the PodDisruptionBudgets are not read yet"},
 		"it has no controller": {
-			change: func(_ *Cluster, p *corev1.Pod) { p.OwnerReferences = nil }, kept: "pod team/web-1: it has no controller that makes another",
+			change: func(_ *Cluster, p *corev1.Pod) { p.OwnerReferences = nil }, kept: "pod team/web-1: it has no ReplicaSet, StatefulSet or ReplicationController that makes another",
 		},
 		"an owner alone makes no other": {
 			change: func(_ *Cluster, p *corev1.Pod) { p.OwnerReferences[0].Controller = nil },
-			kept:   "pod team/web-1: it has no controller that makes another",
+			kept:   "pod team/web-1: it has no ReplicaSet, StatefulSet or ReplicationController that makes another",
 		},
 		"it may go to a machine that is off": {
 			change: func(_ *Cluster, p *corev1.Pod) {
@@ -56,6 +57,23 @@ func TestWhatKeepsAPodOnItsNode(t *testing.T) {
 			},
 			kept: "pod team/web-1: it tolerates the taint of stopped machines, and would start one",
 		},
+		"its Job may count it as a failure": {
+			change: func(_ *Cluster, p *corev1.Pod) {
+				p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind = "batch/v1", "Job"
+			},
+			kept: "pod team/web-1: it has no ReplicaSet, StatefulSet or ReplicationController that makes another",
+		},
+		"what its owner does is not known": {
+			change: func(_ *Cluster, p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.com/v1" },
+			kept:   "pod team/web-1: it has no ReplicaSet, StatefulSet or ReplicationController that makes another",
+		},
+		"a person says that it may go": {change: func(_ *Cluster, p *corev1.Pod) {
+			p.OwnerReferences, p.Annotations = nil, map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+		}},
+		"it belongs to a StatefulSet": {change: func(_ *Cluster, p *corev1.Pod) { p.OwnerReferences[0].Kind = "StatefulSet" }},
+		"it belongs to a ReplicationController": {change: func(_ *Cluster, p *corev1.Pod) {
+			p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind = "v1", "ReplicationController"
+		}},
 		"it asks for that": {
 			change: func(_ *Cluster, p *corev1.Pod) {
 				p.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
@@ -177,4 +195,64 @@ func TestAPodMovesWithItsVolumes(t *testing.T) {
 	}}})
 	_, node = move()
 	require.Zero(t, node.Allocatable.Extended[kube.AttachLimit(driver)])
+}
+
+// TestPodsThatComeAreCountedBeforeTheSchedulerSeesThem and those that have to leave a machine.
+func TestPodsThatComeAreCountedBeforeTheSchedulerSeesThem(t *testing.T) {
+	t.Parallel()
+	c := New(domain, platform, func([]string, bool) {})
+	leaving := machine()
+	leaving.Labels[domain.StateLabel()] = "terminating"
+	c.SawNode(leaving)
+	now := metav1.Now()
+	for name, change := range map[string]func(*corev1.Pod){
+		"new":     func(p *corev1.Pod) { p.Spec.NodeName = "" },
+		"refused": func(p *corev1.Pod) { p.Spec, p.Status = corev1.PodSpec{}, mounting("refused", "").Status },
+		"leaves":  func(*corev1.Pod) {},
+		"left":    func(p *corev1.Pod) { p.DeletionTimestamp = &now },
+		"gated":   func(p *corev1.Pod) { p.Spec = corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: "g"}}} },
+		"gone":    func(p *corev1.Pod) { p.Spec.NodeName, p.DeletionTimestamp = "", &now },
+		"daemon":  func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" },
+		"stays":   func(p *corev1.Pod) { p.Spec.NodeName = "other" },
+		"done":    func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "", corev1.PodSucceeded },
+	} {
+		p := replica(name, "node")
+		change(p)
+		c.SawPod(types.NamespacedName{Namespace: "team", Name: name}, p)
+	}
+	var names []string
+	c.Read(func(s Snapshot) {
+		for _, p := range s.Coming() {
+			require.False(t, p.Terminating)
+			names = append(names, p.Name)
+		}
+	})
+	require.Equal(t, []string{"leaves", "left", "new", "refused"}, names)
+}
+
+func TestWhenTheLastPodCameToANode(t *testing.T) {
+	t.Parallel()
+	c := New(domain, platform, func([]string, bool) {})
+	c.SawNode(machine())
+	since := func() time.Time {
+		return c.Machines("web", machine().Annotations[domain.poolUID()], map[string]bool{"i-1": true})[0].Status.PodsSince
+	}
+	require.Zero(t, since())
+	daemon := replica("ds", "node")
+	daemon.OwnerReferences[0].Kind = "DaemonSet"
+	c.SawPod(types.NamespacedName{Name: "ds"}, daemon)
+	require.Zero(t, since())
+	before := time.Now()
+	c.SawPod(types.NamespacedName{Name: "a"}, replica("a", "node"))
+	first := since()
+	require.False(t, first.Before(before))
+	touched := replica("a", "node")
+	touched.Labels["x"] = "y"
+	c.SawPod(types.NamespacedName{Name: "a"}, touched)
+	require.Equal(t, first, since(), "it was there")
+	c.SawPod(types.NamespacedName{Name: "b"}, replica("b", "node"))
+	require.True(t, since().After(first))
+	c.DropNode("node", "")
+	c.SawNode(machine())
+	require.Zero(t, since())
 }

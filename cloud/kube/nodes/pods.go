@@ -35,8 +35,10 @@ type PodView struct {
 	// static pods stay.
 	evicted     bool
 	terminating bool
-	// replaced: it has a controller, which makes another pod once it is evicted.
+	// replaced: its controller makes another pod once it is evicted.
 	replaced bool
+	// gated: nothing looks for a place for it yet.
+	gated bool
 	// kept: it asks not to be evicted while its machine is good.
 	kept bool
 	// stays: it tolerates the taint of standby machines, which evicts others, or is being
@@ -48,7 +50,21 @@ type PodView struct {
 // the domain, or by those that cluster-autoscaler and Karpenter read.
 func (d Domain) doNotDisrupt(p *corev1.Pod) bool {
 	return p.Annotations[d.key("do-not-disrupt")] == "true" || p.Annotations["karpenter.sh/do-not-disrupt"] == "true" ||
-		p.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "false"
+		p.Annotations[safeToEvict] == "false"
+}
+
+// safeToEvict is what cluster-autoscaler reads.
+const safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+// replaces reports whether a controller makes another pod, which is as good, for one that is
+// evicted. A Job may count the eviction as a failure, and what others do is not known.
+func replaces(owner *metav1.OwnerReference) bool {
+	switch owner.Kind + " " + owner.APIVersion {
+	case "ReplicaSet apps/v1", "StatefulSet apps/v1", "ReplicationController v1":
+		return true
+	default:
+		return false
+	}
 }
 
 // waits is 1 for a pod whose claims decide where it may go, else 0.
@@ -75,6 +91,9 @@ func (c *Cluster) SawPod(key types.NamespacedName, p *corev1.Pod) (was, v PodVie
 	nodes := []string{was.Node, v.Node}
 	before := [2]int{c.occupants(was.Node), c.occupants(v.Node)}
 	c.place(key, was.Node, v.Node)
+	if v.evicted && !was.evicted {
+		c.came[v.Node] = time.Now()
+	}
 	c.volumes.waiting += waits(&v) - waits(&was)
 	if p == nil {
 		delete(c.pods, key)
@@ -154,9 +173,11 @@ func (c *Cluster) viewPod(p *corev1.Pod) PodView {
 	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	daemon := false
 	if owner := metav1.GetControllerOf(p); owner != nil {
-		daemon, v.replaced = owner.Kind == "DaemonSet", true
+		daemon, v.replaced = owner.Kind == "DaemonSet", replaces(owner)
 	}
+	v.replaced = v.replaced || p.Annotations[safeToEvict] == "true"
 	_, mirror := p.Annotations[mirrorPod]
+	v.gated = len(p.Spec.SchedulingGates) > 0
 	v.evicted = v.Node != "" && !ended && !daemon && !mirror
 	v.kept = v.evicted && c.domain.doNotDisrupt(p)
 	v.Network = daemon && c.platform.isNetworkPlugin(p.Labels)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
@@ -15,8 +16,8 @@ import (
 type Consolidation struct {
 	// Vacant are the machines whose pods fit on other Nodes, first choice first.
 	Vacant []demand.Vacancy
-	// Kept is why a pod of each of the others must stay on it, by the ID of the machine.
-	// Machines whose pods only fit nowhere else are not in it.
+	// Kept is why each of the others is, by the ID of the machine: one of its pods must stay, or
+	// they may not all find room elsewhere.
 	Kept map[string]string
 }
 
@@ -35,7 +36,7 @@ func (s *ScaleUp) Consolidate(pool *Pool) Consolidation {
 	s.mu.Lock()
 	s.Cluster.Read(func(c nodes.Snapshot) {
 		c = c.ForMoves()
-		in.Pods = c.Waiting()
+		in.Pods = c.Coming()
 		s.supplies(c, &in, map[string]string{}, pools, now)
 		for _, node := range in.Nodes {
 			v, known := c.OfMachine(node.Machine)
@@ -56,8 +57,45 @@ func (s *ScaleUp) Consolidate(pool *Pool) Consolidation {
 		}
 	})
 	s.mu.Unlock()
-	out.Vacant = demand.Vacate(in, occupied, max(0, pool.Spec.Disruptions)+moreVacant)
+	limit := max(0, pool.Spec.Disruptions) + moreVacant
+	out.Vacant = demand.Vacate(in, occupied, limit)
+	for _, o := range occupied {
+		vacant := slices.ContainsFunc(out.Vacant, func(v demand.Vacancy) bool { return v.Node == o.Node })
+		if len(o.Pods) > 0 && !vacant && len(out.Vacant) < limit {
+			out.Kept[o.Node.Machine] = "its pods may not all find room on other Nodes"
+		}
+	}
 	return out
+}
+
+// settleAfter is for how long no machine is drained after others were whose pods fitted elsewhere:
+// until their pods are seen where they are.
+const settleAfter = 10 * time.Second
+
+// consolidate adds to what pods want of a pool the machines that are not needed. One pool at a time
+// drains some, so that two do not count on the same room; done is called after the pass with its
+// results.
+func (s *ScaleUp) consolidate(pool *Pool) (vacate []string, late bool, done func([]cloud.Result)) {
+	if pool.Spec.ConsolidateAfter == 0 || pool.Spec.Deleting {
+		return nil, true, func([]cloud.Result) {}
+	}
+	turn := s.moving.TryLock()
+	s.mu.Lock()
+	settled := !s.time().Before(s.moved.Add(settleAfter))
+	s.mu.Unlock()
+	return s.Consolidate(pool).Machines(), !turn || !settled, func(results []cloud.Result) {
+		if !turn {
+			return
+		}
+		for _, r := range results {
+			if r.Action.Verb == cloud.Drain && r.Action.From != r.Action.To && r.Action.Intent.Reason == cloud.ReasonUnderutilized {
+				s.mu.Lock()
+				s.moved = s.time()
+				s.mu.Unlock()
+			}
+		}
+		s.moving.Unlock()
+	}
 }
 
 // Machines returns the IDs of the machines that are not needed, for [cloud.Want].Vacate.

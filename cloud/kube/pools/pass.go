@@ -90,12 +90,18 @@ func (p *Pass) Observe(ctx context.Context, instances []cloud.Instance, listed t
 }
 
 // Run makes a plan and carries it out, as [cloud.Executor.Pass]. want returns what pods want of the
-// pool. The error joins those of the actions.
+// pool, without Vacate. The error joins those of the actions.
 func (p *Pass) Run(ctx context.Context, seen cloud.Observed, want func() cloud.Want) (err error) {
 	seen.Memory = p.Pool.Memory.Begin()
 	p.Pool.Plan = p.Pool.Spec.Plan(seen, cloud.Want{}, p.ScaleUp.time())
 	p.Publish()
-	p.Pool.Plan, p.Results, err = p.Pool.Executor.Pass(ctx, p.Pool.Spec, seen, func(cloud.Memory) cloud.Want { return want() })
+	vacate, late, consolidated := p.ScaleUp.consolidate(p.Pool)
+	defer func() { consolidated(p.Results) }()
+	p.Pool.Plan, p.Results, err = p.Pool.Executor.Pass(ctx, p.Pool.Spec, seen, func(cloud.Memory) cloud.Want {
+		w := want()
+		w.Vacate, w.VacateLater = vacate, late
+		return w
+	})
 	p.Pool.Memory.End(p.Pool.Plan.Memory, p.Results, p.ScaleUp.time())
 	p.Publish()
 	if len(p.Results) > 0 {

@@ -64,6 +64,9 @@ type ScaleUp struct {
 	avoid    map[string]time.Time      // machines that could not be started, until then
 	launches map[string]map[string]int // by pool and template: what standby machines do not give
 	unplaced reasons
+	moved    time.Time // when machines were drained last whose pods fitted elsewhere
+
+	moving sync.Mutex // held by the pass that may drain such machines
 }
 
 // An Assignment is a pod and the Node of the machine that was started for it.

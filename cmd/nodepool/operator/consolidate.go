@@ -7,14 +7,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
 )
 
-// vacate returns the machines of the pool that are not needed, if it is to drain any.
-func (s *poolState) vacate() []string {
-	if s.machines.Spec.ConsolidateAfter == 0 || s.pool.DeletionTimestamp != nil {
-		return nil
-	}
-	return s.op.demand.Consolidate(&s.machines).Machines()
-}
-
 // explain says what could be consolidated, also where that is off.
 func explain(pool *pools.Pool, c pools.Consolidation) string {
 	text := c.String()

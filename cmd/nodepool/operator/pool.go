@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -129,12 +128,7 @@ func (p *poolPass) run(ctx context.Context) {
 		return
 	}
 	p.state.kept.recall(&p.state.pool.Status)
-	vacate := sync.OnceValue(p.state.vacate)
-	p.err = p.pass.Run(ctx, seen, func() cloud.Want {
-		want := p.state.op.want(p.state.name())
-		want.Vacate = vacate()
-		return want
-	})
+	p.err = p.pass.Run(ctx, seen, func() cloud.Want { return p.state.op.want(p.state.name()) })
 	p.state.recordResults(ctx, p.pass.Results)
 	if p.err != nil && ctx.Err() == nil {
 		p.state.op.logger.WarnContext(ctx, "pass incomplete", slog.String("pool", p.state.name()), slog.Any("error", p.err))

@@ -129,3 +129,65 @@ func TestAWrongScheduleDrainsNothing(t *testing.T) {
 	require.Equal(t, "ValidationFailed", degraded["reason"])
 	require.Contains(t, degraded["message"], `spec.disruption.budgets[0].schedule: is "daily", must be in the syntax of cron`)
 }
+
+// TestTwoPoolsDoNotDrainOntoEachOther has two pools with a machine each, whose pods fit on either
+// one, for several moments at which their passes meet. One machine goes, its pod comes to the
+// other, and none is started.
+func TestTwoPoolsDoNotDrainOntoEachOther(t *testing.T) {
+	t.Parallel()
+	anywhere := func(name string, n int, cpu string) simtest.Object {
+		o := replicas(name, "", n, cpu)
+		o.Set(map[string]any{"kubernetes.io/os": "linux"}, "spec", "template", "spec", "nodeSelector")
+		return o
+	}
+	for seed := range uint64(4) {
+		var stays []stay
+		var on []string
+		from, until := 0, 0
+		r := simtest.Simulate(t, func() simtest.Scenario {
+			spec := map[string]any{
+				"poolSize": 1, "minStandby": 0, "disruption": map[string]any{"consolidateAfter": "30s"}, "reconciliationInterval": "5s",
+				"template": map[string]any{"nodeClassRef": map[string]any{"kind": "AWSNodeClass", "name": "c0"}},
+			}
+			_, s := calm(func(w *simtest.World) {
+				w.After(5*time.Minute, func() { _ = w.Create(anywhere("r1", 2, "1500m")) }) // it does not exist
+				w.After(10*time.Minute, func() {
+					if on := nodesOfPods(w); len(on) != 2 {
+						w.Blame("two machines are to have a pod each, and pods are on %v", on)
+					}
+					from = len(stays)
+					_ = w.Delete("replicasets.apps", "team", "r0") // it exists
+				})
+				w.After(18*time.Minute, func() { on, until = nodesOfPods(w), len(stays) })
+			}, own("NodePool", "p0", spec), own("NodePool", "p1", spec), anywhere("r0", 2, "2100m"))
+			s.Check = notes(&stays)
+			return s
+		}, seed+1)
+		require.Empty(t, r.Wrong)
+		require.Len(t, on, 1)
+		var states []string
+		for _, s := range stays[from:until] {
+			states = append(states, s.state)
+		}
+		require.Equal(t, []string{"terminating", "standby"}, states)
+	}
+}
+
+// TestAJobIsNotInterrupted has Jobs own the pods: an eviction might be a failure to them.
+func TestAJobIsNotInterrupted(t *testing.T) {
+	t.Parallel()
+	var after []string
+	stays, _, r := halfEmpty(t, map[string]any{"consolidateAfter": "1m"}, func(w *simtest.World) {
+		w.After(10*time.Minute-time.Second, func() {
+			for _, p := range w.Objects("pods") {
+				_ = w.Update("pods", "team", p.Name(), func(o simtest.Object) { // it exists
+					o.Set([]any{map[string]any{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": true}}, "metadata", "ownerReferences")
+				})
+			}
+		})
+		w.After(19*time.Minute, func() { after = nodesOfPods(w) })
+	})
+	require.Empty(t, r.Wrong)
+	require.Len(t, after, 2)
+	require.False(t, slices.ContainsFunc(stays, func(s stay) bool { return s.state == "terminating" }))
+}

@@ -304,9 +304,13 @@ func (pl *planner) decideAll() {
 
 // view adds what a row does with a machine.
 func (pl *planner) view(m Machine, r rule, o order) {
+	reason := cmp.Or(r.reason, o.reason)
+	if r.verb == "" && m.Node == nil && (m.Use == StateStandby || m.Use == StateRunning) {
+		reason = fmt.Sprintf("its Node was deleted: it ends %s later", pl.pool.StartTimeout)
+	}
 	pl.plan.Machines = append(pl.plan.Machines, MachineView{
 		ID: m.ID, Node: m.NodeName, Joined: m.Node != nil, State: m.Use, Instance: m.State, Zone: m.AvailabilityZone, LaunchTime: m.LaunchTime,
-		Reason: cmp.Or(r.reason, o.reason),
+		Reason: reason,
 	})
 }
 

@@ -178,10 +178,12 @@ func (o options) validate() error {
 	return errors.Join(errs...)
 }
 
-// Names of clusters and regions in AWS.
+// Names of clusters, regions and queues in AWS.
 var (
 	namePattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 	regionPattern = regexp.MustCompile(`^[a-z0-9-]+$`)
+	// queuePattern is the path of a queue: its account and its name.
+	queuePattern = regexp.MustCompile(`^/[0-9]{12}/[A-Za-z0-9_-]{1,80}(\.fifo)?$`)
 )
 
 // validateCluster returns an error for each wrong flag that manifests has, too, joined.
@@ -204,7 +206,8 @@ func (o options) validateCluster() error {
 	if _, err := netip.ParsePrefix(o.cidr); o.cidr != "" && err != nil {
 		wrong("cluster-cidr", o.cidr, "a network such as 10.100.0.0/16")
 	}
-	if u, err := url.Parse(o.queue); o.queue != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil) {
+	if u, err := url.Parse(o.queue); o.queue != "" &&
+		(err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || !queuePattern.MatchString(u.Path)) {
 		wrong("interruption-queue", o.queue, "the URL of a queue of SQS, such as https://sqs.eu-central-1.amazonaws.com/123456789012/interruptions")
 	}
 	if o.region != "" && !regionPattern.MatchString(o.region) {

@@ -34,6 +34,13 @@ func TestWrongFlagsAreNamedAllAtOnce(t *testing.T) {
 		require.Contains(t, stderr, want)
 	}
 	require.NotContains(t, stderr, "s3cret")
+	for queue, right := range map[string]bool{
+		"https://sqs.eu-central-1.amazonaws.com/123456789012/interruptions": true, "http://127.0.0.1:4566/123456789012/q.fifo": true,
+		"https://example.com/x": false, "https://sqs.eu-central-1.amazonaws.com/123456789012/": false, "https://a:b@example.com/123456789012/q": false,
+	} {
+		_, _, stderr = execute("--interruption-queue", queue)
+		require.Equal(t, !right, strings.Contains(stderr, "--interruption-queue: is"), queue)
+	}
 }
 
 // TestAVariableIsAFlag is B1: a flag beats its variable.

@@ -3,6 +3,7 @@ package machines
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
@@ -130,7 +132,7 @@ func (m *machine) boot(ctx context.Context) {
 	}
 	var done sync.WaitGroup
 	defer done.Wait()
-	done.Go(func() { m.renew(ctx) })
+	done.Go(func() { m.renew(ctx, habit) })
 	if habit.NeverReady {
 		return
 	}
@@ -232,13 +234,31 @@ func (m *machine) try(ctx context.Context, what string, do func() error) bool {
 	}
 }
 
-// renew keeps the lease of the Node, by which it is taken to be alive.
-func (m *machine) renew(ctx context.Context) {
-	for m.try(ctx, "renewing its lease", func() error { return m.renewLease(ctx) }) {
+// renew keeps the lease of the Node, by which it is taken to be alive, and says again that it is
+// ready where the cluster had not heard of it for a while, such as while its API server was away.
+func (m *machine) renew(ctx context.Context, habit Habit) {
+	for m.try(ctx, "renewing its lease", func() error { return errors.Join(m.renewLease(ctx), m.reportAgain(ctx, habit)) }) {
 		if !pause.For(ctx, leaseEvery) {
 			return
 		}
 	}
+}
+
+// reportAgain writes the status of the Node if the cluster has taken it back.
+func (m *machine) reportAgain(ctx context.Context, habit Habit) error {
+	n, err := m.run.client.CoreV1().Nodes().Get(ctx, m.node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown {
+			return m.patchStatus(ctx, m.status(habit))
+		}
+	}
+	return nil
 }
 
 func now() metav1.Time { return metav1.NewTime(time.Now()) }

@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/seed-9e1ffd66/trueup/cloud/aws"
@@ -375,6 +376,11 @@ func TestAMachineHasBadHabits(t *testing.T) {
 	w.until("it is not Ready", func() bool { return w.is(ids["never ready"], corev1.NodeReady, corev1.ConditionFalse) })
 	require.True(t, w.is(ids["never stops"], corev1.NodeNetworkUnavailable, corev1.ConditionFalse))
 	require.True(t, w.is(ids["no network"], corev1.NodeNetworkUnavailable, ""))
+	// The cluster has not heard of a machine, such as while its API server was away.
+	_, err := w.kube.CoreV1().Nodes().Patch(t.Context(), w.node(ids["kept"]).Name, apitypes.StrategicMergePatchType,
+		[]byte(`{"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}`), metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+	w.until("it is Ready again", func() bool { return w.is(ids["kept"], corev1.NodeReady, corev1.ConditionTrue) })
 	// One that was launched after the others has stopped: they had the time.
 	last := w.launch(data(v1alpha1.AL2023), "")
 	w.until("the last stops", func() bool { return w.state(last) == types.InstanceStateNameStopped })

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,11 +45,14 @@ func disruptions(p *v1alpha1.NodePool, now time.Time) (int, error) {
 // within reports whether the time is in one of the spans of a budget.
 func within(b v1alpha1.DisruptionBudget, now time.Time) (bool, error) {
 	schedule, err := cron.ParseStandard(b.Schedule)
+	if strings.Contains(b.Schedule, "=") || strings.HasPrefix(b.Schedule, "@every") { // what cron has beyond its syntax
+		err = errors.New("a time zone and @every are not supported")
+	}
 	if err != nil {
 		return false, fmt.Errorf("schedule: is %q, must be in the syntax of cron, such as \"0 9 * * mon-fri\": %w", b.Schedule, err)
 	}
 	if b.Duration == nil {
-		return false, fmt.Errorf("duration: is required with a schedule")
+		return false, errors.New("duration: is required with a schedule")
 	}
 	began := schedule.Next(now.UTC().Add(-b.Duration.Duration.Duration))
 	return !began.IsZero() && !began.After(now), nil

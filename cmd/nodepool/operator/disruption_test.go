@@ -53,6 +53,12 @@ func TestTheLeastBudgetThatAppliesCounts(t *testing.T) {
 		"six fields": {
 			budgets: []v1alpha1.DisruptionBudget{during("0", "0 0 12 * * *", time.Hour)}, want: none, err: "budgets[0].schedule: is ",
 		},
+		"a time zone": {
+			budgets: []v1alpha1.DisruptionBudget{during("0", "TZ=Asia/Tokyo 0 9 * * *", time.Hour)}, want: none, err: "a time zone and @every are not supported",
+		},
+		"every minute": {
+			budgets: []v1alpha1.DisruptionBudget{during("0", "@every 1m", time.Hour)}, want: none, err: "a time zone and @every are not supported",
+		},
 		"no number": {
 			budgets: []v1alpha1.DisruptionBudget{always("many")}, want: none,
 			err: `spec.disruption.budgets[0].nodes: is "many", must be a number or a share, such as 2 or 10%`,

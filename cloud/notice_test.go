@@ -41,7 +41,14 @@ func TestWhatTheCloudAnnouncesIsHeeded(t *testing.T) {
 				o.Memory.Machines = map[string]cloud.MachineHistory{"i-1": {State: cloud.InstanceRunning, Since: noon, Listed: true, GaveUp: noon.Add(-9 * time.Minute)}}
 			},
 		},
-		"what is on its way goes on": {machines: "i-1 terminating running pods=1 since=1m intent=stop", plan: []string{"drain i-1: pods are left on it"}},
+		"and then it is": {
+			machines: "i-1 running running ready pods=1 started=1h", stays: true, change: func(o *cloud.Observed) {
+				o.Memory.Machines = map[string]cloud.MachineHistory{"i-1": {State: cloud.InstanceRunning, Since: noon, Listed: true, GaveUp: noon.Add(-10 * time.Minute)}}
+			},
+			plan: []string{"drain i-1 (running -> terminating): " + why},
+		},
+		"one without a Node cannot be drained": {machines: "i-1 running running none", stays: true},
+		"what is on its way goes on":           {machines: "i-1 terminating running pods=1 since=1m intent=stop", plan: []string{"drain i-1: pods are left on it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := machines(t, c.machines)

@@ -40,7 +40,10 @@ func TestEventsAreReadAsNotices(t *testing.T) {
 		"machines are retired":     {body: fmt.Sprintf(planned, "EC2", "upcoming"), want: []cloud.Notice{retired("i-1"), retired("i-2")}},
 		"they were":                {body: fmt.Sprintf(planned, "EC2", "closed")},
 		"a change of another kind": {body: fmt.Sprintf(planned, "RDS", "open")},
-		"a recommendation":         {body: `{"detail-type": "EC2 Instance Rebalance Recommendation", "detail": {"instance-id": "i-1"}}`},
+		"an outage": {
+			body: `{"detail-type": "AWS Health Event", "detail": {"service": "EC2", "eventTypeCategory": "issue", "affectedEntities": [{"entityValue": "i-1"}]}}`,
+		},
+		"a recommendation": {body: `{"detail-type": "EC2 Instance Rebalance Recommendation", "detail": {"instance-id": "i-1"}}`},
 		"a machine without a name": {
 			body: `{"detail-type": "EC2 Spot Instance Interruption Warning", "detail": {}}`, err: "EC2 Spot Instance Interruption Warning: it has no detail.instance-id",
 		},
@@ -70,7 +73,10 @@ type queue struct {
 	deletes []int
 }
 
-func (q *queue) ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+func (q *queue) ReceiveMessage(_ context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	if in.WaitTimeSeconds != 20 || in.MaxNumberOfMessages != 10 {
+		return nil, errors.New("it is to wait for up to ten messages")
+	}
 	return &sqs.ReceiveMessageOutput{Messages: []types.Message{{Body: &q.body, ReceiptHandle: awssdk.String("r")}}}, q.err
 }
 
@@ -78,10 +84,20 @@ func (q *queue) DeleteMessageBatch(
 	_ context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options),
 ) (*sqs.DeleteMessageBatchOutput, error) {
 	q.deletes = append(q.deletes, len(in.Entries))
-	if len(q.deletes) == 1 {
+	ids := map[string]bool{}
+	for _, e := range in.Entries {
+		ids[*e.Id] = true
+	}
+	if len(ids) < len(in.Entries) {
+		return nil, errors.New("the ids of entries must differ")
+	}
+	if len(q.deletes) == 1 && q.err != nil {
+		return nil, q.err
+	}
+	if len(q.deletes) < 3 {
 		return &sqs.DeleteMessageBatchOutput{Failed: []types.BatchResultErrorEntry{{Code: awssdk.String("Bad"), Message: awssdk.String("too old")}}}, nil
 	}
-	return &sqs.DeleteMessageBatchOutput{}, q.err
+	return &sqs.DeleteMessageBatchOutput{}, nil
 }
 
 func TestAQueueThatFailsIsNamed(t *testing.T) {
@@ -90,9 +106,9 @@ func TestAQueueThatFailsIsNamed(t *testing.T) {
 	n := &aws.Notices{SQS: q, URL: "https://q"}
 	_, err := n.Receive(t.Context())
 	require.ErrorContains(t, err, "receive messages of https://q: denied")
-	err = n.Delete(t.Context(), make([]cloud.Message, 12))
-	require.ErrorContains(t, err, "delete messages of https://q: Bad: too old\ndenied")
-	require.Equal(t, []int{10, 2}, q.deletes, "at most ten at a time, and all are tried")
+	err = n.Delete(t.Context(), make([]cloud.Message, 22))
+	require.ErrorContains(t, err, "delete messages of https://q: denied\nBad: too old")
+	require.Equal(t, []int{10, 10, 2}, q.deletes, "at most ten at a time, and all are tried")
 	require.NoError(t, n.Delete(t.Context(), nil))
 }
 

@@ -63,6 +63,10 @@ func TestTheLeastBudgetThatAppliesCounts(t *testing.T) {
 			budgets: []v1alpha1.DisruptionBudget{always("many")}, want: none,
 			err: `spec.disruption.budgets[0].nodes: is "many", must be a number or a share, such as 2 or 10%`,
 		},
+		"a number below": {budgets: []v1alpha1.DisruptionBudget{always("-1")}, want: none, err: `budgets[0].nodes: is "-1", must be a number`},
+		"no number in a budget that does not apply": {
+			budgets: []v1alpha1.DisruptionBudget{during("many", "0 1 * * *", time.Hour)}, want: none, err: `budgets[0].nodes: is "many"`,
+		},
 		"a schedule without a duration": {
 			budgets: []v1alpha1.DisruptionBudget{{Nodes: "1", Schedule: "@daily"}}, want: none, err: "spec.disruption.budgets[0].duration: is required",
 		},

@@ -23,6 +23,7 @@ type mailbox struct {
 	mu       sync.Mutex
 	messages []cloud.Message
 	fails    int // so many calls
+	keeps    bool
 	receives []time.Time
 	deleted  []string
 }
@@ -66,6 +67,9 @@ func (q *mailbox) clear() {
 func (q *mailbox) Delete(_ context.Context, messages []cloud.Message) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.keeps {
+		return errors.New("cannot be deleted")
+	}
 	for _, m := range messages {
 		q.deleted = append(q.deleted, m.Receipt)
 		for i := range q.messages {
@@ -203,4 +207,48 @@ func TestAnEmptyQueueIsNotAskedWithoutPause(t *testing.T) {
 	announce(t, q, func(*Announced, func(string, time.Time)) { time.Sleep(time.Minute) })
 	require.LessOrEqual(t, len(q.receives), 61)
 	require.GreaterOrEqual(t, len(q.receives), 59)
+}
+
+func TestAMachineThatEndsIsAnnouncedAlsoAfterARestart(t *testing.T) {
+	t.Parallel()
+	q := &mailbox{messages: []cloud.Message{notice("a", true)}}
+	announce(t, q, func(a *Announced, saw func(string, time.Time)) {
+		time.Sleep(31 * time.Second)
+		saw("running", started.Add(time.Hour))
+		require.Len(t, a.Notices(), 1)
+		time.Sleep(10 * time.Minute)
+		require.Len(t, a.Notices(), 1, "it comes again and again")
+		require.Empty(t, q.gone())
+	})
+}
+
+func TestALaterNoticeOfAMachineReplacesTheFirst(t *testing.T) {
+	t.Parallel()
+	q := &mailbox{messages: []cloud.Message{notice("a", false)}}
+	announce(t, q, func(a *Announced, _ func(string, time.Time)) {
+		time.Sleep(31 * time.Second)
+		q.mu.Lock()
+		q.messages = []cloud.Message{notice("b", true)}
+		q.mu.Unlock()
+		time.Sleep(31 * time.Second)
+		require.True(t, a.Notices()["i-1"].Ends)
+	})
+}
+
+func TestAMessageOfSeveralMachinesWaitsForEach(t *testing.T) {
+	t.Parallel()
+	q := &mailbox{messages: []cloud.Message{{Receipt: "m", Notices: []cloud.Notice{{Machine: "i-1", Reason: "it goes"}, {Machine: "i-9"}}}}}
+	announce(t, q, func(a *Announced, _ func(string, time.Time)) {
+		time.Sleep(31 * time.Second)
+		require.Empty(t, q.gone())
+		require.Len(t, a.Notices(), 1)
+	})
+}
+
+func TestAMessageThatIsNotDeletedIsReported(t *testing.T) {
+	t.Parallel()
+	q := &mailbox{messages: []cloud.Message{{Receipt: "nothing"}}, keeps: true}
+	_, logs := announce(t, q, func(*Announced, func(string, time.Time)) { time.Sleep(10 * time.Minute) })
+	require.Contains(t, logs, "cannot be deleted")
+	require.Less(t, len(q.receives), 15, "it is asked less and less")
 }

@@ -3,10 +3,11 @@ package v1alpha1
 // Disruption decides about drains of good machines that have pods: those over maxNodeRuntime, and
 // those that are not needed.
 type Disruption struct {
-	// ConsolidateAfter is for how long all pods of a machine must have fitted on other Nodes that
-	// run, before it is drained and goes back to standby. A machine runs on with a pod that no
-	// controller makes again, one that a PodDisruptionBudget does not let go now, and one that
-	// asks for it as for maxNodeRuntime. Absent: never.
+	// ConsolidateAfter is for how long all pods of a machine must have been there, and have fitted
+	// on other Nodes that run, before it is drained and goes back to standby. A machine runs on
+	// with a pod that no ReplicaSet, StatefulSet or ReplicationController makes again, one that a
+	// PodDisruptionBudget does not let go now, and one that asks for it as for maxNodeRuntime.
+	// Absent: never.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="must be at least 30s"
 	ConsolidateAfter *Duration `json:"consolidateAfter,omitempty"`
@@ -27,7 +28,8 @@ type DisruptionBudget struct {
 	// +kubebuilder:validation:Pattern=`^((100|[0-9]{1,2})%|[0-9]{1,4})$`
 	Nodes string `json:"nodes"`
 	// Schedule is when the budget begins to apply, in UTC, in the syntax of cron: five fields,
-	// such as "0 9 * * mon-fri", or @daily and the like. Absent: it always applies.
+	// such as "0 9 * * mon-fri", or @daily and the like, without a time zone. Absent: it always
+	// applies.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256

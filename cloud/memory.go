@@ -71,7 +71,7 @@ type MachineHistory struct {
 
 // Recorded is what a process writes down of its [Memory] for the next one, such as in a status.
 type Recorded struct {
-	// Repaired and Repairs are those of Memory.
+	// Repaired and Repairs are the fields of Memory.
 	Repaired time.Time
 	Repairs  int
 	// Machines are those that have no Node, by id: without them, the next process would not know

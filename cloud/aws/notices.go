@@ -59,7 +59,9 @@ func (n *Notices) Delete(ctx context.Context, messages []cloud.Message) error {
 		messages = messages[len(batch):]
 		in := &sqs.DeleteMessageBatchInput{QueueUrl: aws.String(n.URL)}
 		for i, m := range batch {
-			in.Entries = append(in.Entries, types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(m.Receipt)})
+			in.Entries = append(in.Entries, types.DeleteMessageBatchRequestEntry{
+				Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(m.Receipt),
+			})
 		}
 		out, err := n.SQS.DeleteMessageBatch(ctx, in)
 		if err != nil {

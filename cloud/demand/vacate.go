@@ -11,7 +11,7 @@ import (
 type Occupied struct {
 	// Node is one of [Input].Nodes.
 	Node *Node
-	// Pods are those of Node.Pods that have to go to other nodes. The others, such as those of
+	// Pods are the pods of Node that have to go to other nodes. The others, such as the pods of
 	// DaemonSets, end with the node. A node without any is about to end by itself.
 	Pods []*Pod
 }
@@ -67,8 +67,8 @@ func compareOccupied(a, b Occupied) int {
 // vacating is the cluster as it is once the nodes that were found are vacated.
 type vacating struct {
 	in *Input
-	// nodes are those of the input and those that start, with the waiting pods that fit there.
-	// Those that end have no room.
+	// nodes are the nodes of the input and the machines that start, with the waiting pods that
+	// fit there. Nodes that are about to end have no room.
 	nodes map[*Node]*Node
 	taken map[*Node]bool // those with such pods
 	// coming are the waiting pods that are about to come to any of the nodes.
@@ -114,7 +114,7 @@ func (v *vacating) put(p PlacedPod) {
 	v.nodes[p.Node].Pods = append(v.nodes[p.Node].Pods, p.Pod)
 }
 
-// move vacates a node, if all its pods and those of the nodes before fit on others.
+// move vacates a node, if all its pods and the pods of the nodes before fit on others.
 func (v *vacating) move(o Occupied) {
 	gets := func(p PlacedPod) bool { return p.Node == o.Node }
 	if v.taken[o.Node] || v.nodes[o.Node] == nil || len(o.Pods) == 0 || slices.ContainsFunc(v.moved, gets) {

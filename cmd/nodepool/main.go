@@ -208,7 +208,7 @@ func (o options) validateCluster() error {
 	}
 	if u, err := url.Parse(o.queue); o.queue != "" &&
 		(err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || !queuePattern.MatchString(u.Path)) {
-		wrong("interruption-queue", o.queue, "the URL of a queue of SQS, such as https://sqs.eu-central-1.amazonaws.com/123456789012/interruptions")
+		wrong("interruption-queue", o.queue, "the URL of a queue of SQS, such as https://sqs.eu-west-1.amazonaws.com/123456789012/notices")
 	}
 	if o.region != "" && !regionPattern.MatchString(o.region) {
 		wrong("region", o.region, "a region such as eu-central-1")
@@ -221,7 +221,10 @@ type checked struct{ manifests *operator.Manifests }
 
 func (c checked) YAML() (string, error) {
 	m := c.manifests
-	o := options{cluster: m.ClusterName, endpoint: m.ClusterEndpoint, ca: m.ClusterCA, cidr: m.ClusterCIDR, region: m.Region, queue: m.InterruptionQueue}
+	o := options{
+		cluster: m.ClusterName, endpoint: m.ClusterEndpoint, ca: m.ClusterCA, cidr: m.ClusterCIDR,
+		region: m.Region, queue: m.InterruptionQueue,
+	}
 	err := o.validateCluster()
 	if m.Region == "" {
 		err = errors.Join(err, errors.New("--region: is not set, must be a region such as eu-central-1"))

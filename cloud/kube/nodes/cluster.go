@@ -50,8 +50,10 @@ func New(domain Domain, platform Platform, changed func(pools []string, demand b
 	return &Cluster{
 		domain: domain, platform: platform, changed: changed,
 		nodes: map[string]View{}, raw: map[string]*corev1.Node{}, byMachine: map[string]string{}, gone: map[string]string{},
-		pods: map[types.NamespacedName]PodView{}, onNode: map[string]map[types.NamespacedName]bool{}, came: map[string]time.Time{},
-		daemons: map[types.NamespacedName]*appsv1.DaemonSet{}, namespaces: map[string]map[string]string{}, budgets: map[types.NamespacedName]budget{}, volumes: newVolumes(),
+		pods: map[types.NamespacedName]PodView{}, onNode: map[string]map[types.NamespacedName]bool{},
+		came:    map[string]time.Time{},
+		daemons: map[types.NamespacedName]*appsv1.DaemonSet{}, namespaces: map[string]map[string]string{},
+		budgets: map[types.NamespacedName]budget{}, volumes: newVolumes(),
 	}
 }
 

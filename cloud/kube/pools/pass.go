@@ -90,7 +90,7 @@ func (p *Pass) Observe(ctx context.Context, instances []cloud.Instance, listed t
 }
 
 // Run makes a plan and carries it out, as [cloud.Executor.Pass]. want returns what pods want of the
-// pool, without Vacate. The error joins those of the actions.
+// pool, without Vacate. The error joins the errors of the actions.
 func (p *Pass) Run(ctx context.Context, seen cloud.Observed, want func() cloud.Want) (err error) {
 	seen.Memory = p.Pool.Memory.Begin()
 	p.Pool.Plan = p.Pool.Spec.Plan(seen, cloud.Want{}, p.ScaleUp.time())

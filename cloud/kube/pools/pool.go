@@ -34,7 +34,7 @@ type Pool struct {
 	// DefaultRequests are the assumed requests of a pod that states none. If they are zero, such
 	// a pod gets a machine of its own.
 	DefaultRequests demand.Resources
-	// DaemonSets are those of the cluster: their pods take some of each machine.
+	// DaemonSets are the DaemonSets of the cluster: their pods take some of each machine.
 	DaemonSets []*appsv1.DaemonSet
 	// Machine returns the Node of a machine that is launched from a template, with its labels and
 	// taints, without pods. It is required if Spec has templates.

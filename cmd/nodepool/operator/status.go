@@ -71,7 +71,8 @@ func (p *poolPass) report(ctx context.Context) error {
 
 func sameStatus(a, b *v1alpha1.NodePoolStatus) bool {
 	return a.Warmup == b.Warmup && a.Standby == b.Standby && a.Running == b.Running && a.Total == b.Total &&
-		slices.Equal(a.Regions, b.Regions) && slices.EqualFunc(a.Machines, b.Machines, sameMachine) && sameRepairs(a.Repairs, b.Repairs) && slices.Equal(a.PodAssignments, b.PodAssignments) &&
+		slices.Equal(a.Regions, b.Regions) && slices.EqualFunc(a.Machines, b.Machines, sameMachine) &&
+		sameRepairs(a.Repairs, b.Repairs) && slices.Equal(a.PodAssignments, b.PodAssignments) &&
 		slices.EqualFunc(a.Conditions, b.Conditions, func(x, y metav1.Condition) bool {
 			return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason && x.Message == y.Message
 		})
@@ -145,7 +146,8 @@ func (p *poolPass) recordRegion(ctx context.Context) error {
 // keptRegions leaves out a region that the class names no more and that has no machine of
 // the pool. All are kept while a Node is in a zone of which the region is not known.
 func (p *poolPass) keptRegions(regions []string) []string {
-	if p.state.region == "" || len(p.state.pool.Status.Launches) > 0 || p.state.machines.Plan.Counts.Launching > 0 || p.state.machines.Plan.Counts.Missing > 0 {
+	counts := p.state.machines.Plan.Counts
+	if p.state.region == "" || len(p.state.pool.Status.Launches) > 0 || counts.Launching > 0 || counts.Missing > 0 {
 		return regions
 	}
 	instances, _ := p.state.kept.List()
@@ -171,7 +173,9 @@ func (p *poolPass) conditions() []metav1.Condition {
 	if reason, message := p.trouble(); reason != "" {
 		degraded = condition(v1alpha1.ConditionDegraded, true, reason, message)
 	}
-	standby := fmt.Sprintf("%d standby machines are ready, at least %d are wanted", p.state.machines.Plan.Counts.Ready, p.state.machines.Spec.MinStandby)
+	standby := fmt.Sprintf(
+		"%d standby machines are ready, at least %d are wanted", p.state.machines.Plan.Counts.Ready, p.state.machines.Spec.MinStandby,
+	)
 	ready := condition(v1alpha1.ConditionReady, true, "PoolReady", standby)
 	switch {
 	case degraded.Status == metav1.ConditionTrue:
@@ -216,7 +220,9 @@ func (p *poolPass) full() metav1.Condition {
 			v1alpha1.ConditionFull,
 			true,
 			string(cloud.HoldPoolFull),
-			fmt.Sprintf("%d of %d machines, none on standby: pods that need one more wait, or go to another pool", c.Total, p.state.machines.Spec.Size),
+			fmt.Sprintf(
+				"%d of %d machines, none on standby: pods that need one more wait, or go to another pool", c.Total, p.state.machines.Spec.Size,
+			),
 		)
 	}
 	return condition(v1alpha1.ConditionFull, false, "RoomLeft", "a machine can be started or launched")

@@ -65,8 +65,8 @@ type Pool struct {
 	ConsolidateAfter time.Duration
 
 	// Disruptions is how many machines may be on their way to standby at a time because of
-	// MaxRuntime and ConsolidateAfter. Default 1. Less than 0 means that none may go there
-	// now; those that are on their way go on.
+	// MaxRuntime and ConsolidateAfter. Default 1. Less than 0 means that no drain
+	// begins now; drains that have begun go on.
 	Disruptions int
 
 	// SurplusTTL is how long standby machines above MinStandby are kept. 0 means

@@ -65,7 +65,7 @@ func (c *Cluster) Want(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) 
 	}
 }
 
-// vacate returns the machines whose pods fit on others. Pods that may go to a machine that is off
+// vacate returns the machines whose pods fit on others. Pods that tolerate the taint of a stopped machine
 // are not moved: it would be started for them.
 func vacate(in demand.Input) (ids []string) {
 	var occupied []demand.Occupied

@@ -18,6 +18,7 @@ type Occupied struct {
 
 // A Vacancy is a node that is not needed, and where its pods have room.
 type Vacancy struct {
+	// Node is the node of the input.
 	Node *Node
 	// Placements are the pods, each on another of [Input].Nodes.
 	Placements []PlacedPod

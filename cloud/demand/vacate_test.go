@@ -18,7 +18,7 @@ func with(n *demand.Node, pods ...*demand.Pod) *demand.Node {
 	return n
 }
 
-// occupied are nodes whose pods may all be moved, but for those of DaemonSets.
+// occupied are nodes whose pods may all be moved, except the pods of DaemonSets.
 func occupied(nodes ...*demand.Node) (all []demand.Occupied) {
 	for _, n := range nodes {
 		movable := slices.DeleteFunc(slices.Clone(n.Pods), func(p *demand.Pod) bool { return p.Namespace == "kube-system" })
@@ -60,7 +60,7 @@ func TestVacate(t *testing.T) {
 			nodes: []*demand.Node{four("a", "x", 1), four("b", "x", 1), four("c", "x", 1), four("d", "x", 3)}, limit: 1, want: "a: a-00 to b",
 		},
 		"pods that fit only in one way stay": {
-			// One of the pods may go to the node that alone has room for the other.
+			// The scheduler can place one of the pods on the only node with room for the other.
 			nodes: []*demand.Node{
 				with(machine("a", "x", 4), one("p", func(p *demand.Pod) { p.Requests.CPU = 1800 }), one("q", func(p *demand.Pod) { p.Requests.CPU = 1400 })),
 				with(machine("b", "x", 4), one("b1", func(p *demand.Pod) { p.Requests.CPU = 2000 }), one("b2", func(p *demand.Pod) { p.Requests.CPU = 100 }), one("b3", nil)),
@@ -295,7 +295,7 @@ func TestWhatIsVacatedIsTheSameInAnyOrder(t *testing.T) {
 }
 
 // Of pods that are alone on their nodes, without any constraint, one is moved unless none has room
-// elsewhere: those of the smallest requests first.
+// elsewhere: the smallest requests first.
 func TestWhatFitsIsVacated(t *testing.T) {
 	t.Parallel()
 	kept := 0

@@ -71,9 +71,11 @@ type ScaleUp struct {
 
 // An Assignment is a pod and the Node of the machine that was started for it.
 type Assignment struct {
-	Pod  *demand.Pod
+	Pod *demand.Pod
+	// Node is the name of the Node.
 	Node string
-	At   time.Time
+	// At is when that was decided, by the clock of this process.
+	At time.Time
 }
 
 func (s *ScaleUp) patience() time.Duration { return cmp.Or(s.Patience, time.Minute) }

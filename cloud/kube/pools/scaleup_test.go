@@ -113,7 +113,7 @@ func web() *Pool {
 	return &Pool{Nodes: nodes.Pool{Domain: domain, Name: "web"}, Memory: &cloud.SharedMemory{}}
 }
 
-// newCluster returns a cluster that nothing is told of.
+// newCluster returns a cluster that has seen no objects.
 func newCluster() *nodes.Cluster {
 	return nodes.New(domain, nodes.Zoned("aws", nil), func([]string, bool) {})
 }

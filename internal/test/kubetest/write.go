@@ -50,7 +50,7 @@ func (r reader) patch(ctx context.Context, c command) error {
 	return refused(err)
 }
 
-// remove deletes an object and, unless told not to, waits until it is gone.
+// remove deletes an object and, with --wait, which is the default, waits until it is deleted.
 func (r reader) remove(ctx context.Context, c command) error {
 	object, err := r.one(ctx, c)
 	policy, known := map[string]string{"": "Background", "foreground": "Foreground"}[c.flags["cascade"]]

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // TestScenarios runs the operator, with its own rights, on a Kubernetes whose Nodes are
@@ -157,9 +158,11 @@ func neverJoins(b *bench) {
 	require.Empty(b, b.nodes())
 	require.Zero(b, b.counts()[0])
 	b.habit(nil)
+	// Those of the third failure's time never join either.
+	b.eventually("its machines have ended", func() bool { return len(b.instances()) == 0 })
 	// A warm-up of a machine that works may take longer than 30 seconds of a busy one.
 	b.pool("poolSize: 3, minStandby: 3, preWarm: {timeout: 10m, timeoutAction: terminate}")
-	b.eventually("3 on standby", func() bool { return b.counts()[0] == 3 })
+	await.Until(b, await.Hang, "3 on standby", func() bool { return b.counts()[0] == 3 }) // launches wait for minutes
 	b.standby(3)
 	require.Equal(b, metav1.ConditionFalse, b.condition("Degraded").Status)
 }

@@ -35,8 +35,19 @@ func TestADeploymentBecomesRunningPods(t *testing.T) {
 	}
 	t.Parallel()
 	c := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 2, GatewayAPI: true})
+	// A namespace that is created has what pods need, and a definition that is established is listed.
+	_, err := c.Kubectl(t.Context(), "create", "namespace", "more")
+	require.NoError(t, err)
+	require.NoError(t, c.Apply(t.Context(), "{apiVersion: v1, kind: Pod, metadata: {name: one, namespace: more}, spec: {containers: [{name: c, image: example.com/c}]}}"))
+	require.NoError(t, c.Apply(t.Context(), gadgets))
+	_, err = c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/gadgets.example.com")
+	require.NoError(t, err)
+	groups, err := c.Kubectl(t.Context(), "get", "--raw", "/apis")
+	require.NoError(t, err)
+	require.Contains(t, groups, `"groupVersion":"example.com/v1"`)
+
 	require.NoError(t, c.Apply(t.Context(), deployment))
-	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Available", "--timeout=300s", "deployment/web")
+	_, err = c.Kubectl(t.Context(), "wait", "--for=condition=Available", "--timeout=300s", "deployment/web")
 	require.NoError(t, err)
 	pods, err := c.Kubectl(t.Context(), "get", "pods", "-l", "app=web", "--field-selector=status.phase=Running", "-o", "name")
 	require.NoError(t, err)

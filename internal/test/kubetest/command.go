@@ -57,7 +57,7 @@ func (c *Cluster) inside(ctx context.Context, args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r := reader{client: client, host: c.Config.Host, served: &c.served}
+	r := reader{client: client, host: c.Config.Host, served: &c.served, controllers: c.options.Controllers}
 	switch command.verb {
 	case "get":
 		return r.get(ctx, command)
@@ -153,6 +153,8 @@ type reader struct {
 	client *http.Client
 	host   string
 	served *served
+	// controllers is whether a controller manager runs.
+	controllers bool
 }
 
 // errMissing is the answer 404.

@@ -7,25 +7,38 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
 // pollEvery is how often a command asks for what it waits for.
 const pollEvery = 25 * time.Millisecond
 
-// create creates a namespace.
+// create creates a namespace. With a controller manager it waits until pods can be made in it:
+// until it has its ServiceAccount.
 func (r reader) create(ctx context.Context, c command) error {
 	if c.kinds[0] != "namespace" || len(c.names) != 1 {
 		return errElsewhere
 	}
 	body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, c.names[0])
 	_, err := r.do(ctx, http.MethodPost, "/api/v1/namespaces?fieldManager=kubectl-create", body, content("application/json"))
-	return refused(err)
+	if err != nil || !r.controllers {
+		return refused(err)
+	}
+	account := resource{version: "v1", plural: "serviceaccounts", namespaced: true}.path(c.names[0], "default")
+	return r.until(ctx, c, time.Minute, func() (bool, error) {
+		_, err := r.read(ctx, account)
+		if errors.Is(err, errMissing) {
+			return false, nil
+		}
+		return err == nil, err
+	})
 }
 
 // patchTypes are the types of a patch, by kubectl's names.
@@ -83,7 +96,9 @@ func (r reader) remove(ctx context.Context, c command) error {
 	})
 }
 
-// wait waits until a condition of an object, or of all objects of a kind, is true.
+// wait waits until a condition of an object, or of all objects of a kind, is true. A
+// CustomResourceDefinition is established once discovery lists it, too: the server lists it
+// a moment later.
 func (r reader) wait(ctx context.Context, c command) error {
 	condition, ok := strings.CutPrefix(c.flags["for"], "condition=")
 	if !ok || strings.Contains(condition, "=") || len(c.kinds) != 1 {
@@ -117,9 +132,42 @@ func (r reader) wait(ctx context.Context, c command) error {
 			if !isTrue(object, condition) {
 				return false, nil
 			}
+			if resource.plural == "customresourcedefinitions" {
+				if listed, err := r.listed(ctx, object); !listed || err != nil {
+					return false, err
+				}
+			}
 		}
 		return true, nil
 	})
+}
+
+// listed reports whether discovery lists each served version of a definition.
+func (r reader) listed(ctx context.Context, definition unstructured.Unstructured) (bool, error) {
+	var want struct {
+		Spec struct {
+			Group    string
+			Versions []struct {
+				Name   string
+				Served bool
+			}
+		}
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(definition.Object, &want); err != nil {
+		return false, err
+	}
+	body, err := r.read(ctx, "/apis")
+	var groups metav1.APIGroupList
+	if err != nil || json.Unmarshal(body, &groups) != nil {
+		return false, refused(err)
+	}
+	for _, v := range want.Spec.Versions {
+		version := metav1.GroupVersionForDiscovery{GroupVersion: want.Spec.Group + "/" + v.Name, Version: v.Name}
+		if v.Served && !slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return slices.Contains(g.Versions, version) }) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // isTrue reports whether a condition is true of the object's present generation.

@@ -455,7 +455,9 @@ func TestReadsOfAnyStateAreOld(t *testing.T) {
 		}
 		return nil
 	}
-	simtest.Sweep(t, always(s), 1)
+	calm := s
+	calm.Settle = 5 * time.Second // a boundary for each request
+	require.NotZero(t, simtest.Sweep(t, always(calm), 1).Boundaries)
 	require.Zero(t, older, "without faults")
 	for seed := uint64(1); seed <= 10 && older == 0; seed++ {
 		simtest.Simulate(t, always(s), seed)

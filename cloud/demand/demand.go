@@ -130,7 +130,11 @@ func pack(in *Input) *packing {
 		p = newPacking(m, late)
 		p.run()
 	}
-	p.retryLeft()
+	if announced := p.announced; !p.retryLeft(true) {
+		p = newPacking(m, announced)
+		p.run()
+		p.retryLeft(false)
+	}
 	return p
 }
 

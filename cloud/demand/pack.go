@@ -245,14 +245,10 @@ func (p *packing) put(c *class, b int32, pods []int32) {
 }
 
 // lateDomains returns the added machines, if some of them are domains over which
-// earlier pods must be spread; otherwise nil. With keep it adds the machines that were
+// earlier pods must be spread, or over which they cannot be; otherwise nil. With keep it adds the machines that were
 // announced before, which makes the search end.
 func (p *packing) lateDomains(keep bool) []machine {
-	skewed := false
-	for id, t := range p.model.topology.tallies {
-		skewed = skewed || t.kind == spreading && p.counters[id].skewed(t.spread)
-	}
-	if !skewed {
+	if p.settles() {
 		return nil
 	}
 	same := func(a, b machine) bool { return a.site == b.site && a.number == b.number }

@@ -364,9 +364,42 @@ func TestEveryPlacementIsOneTheSchedulerWouldMake(t *testing.T) {
 	fmt.Printf("figure pool_underprovisioned 0 batches\n") // one would have ended the test
 }
 
+// TestConstraintsThatBarEachOther has pods of which a standby machine in one rack takes three
+// before machines in another rack exist. Even over racks and hosts in the end, 3, 2 and 2, they
+// could not be bound so once all three machines are there.
+func TestConstraintsThatBarEachOther(t *testing.T) {
+	t.Parallel()
+	node := func(name, rack string, memory int64) demand.Node {
+		return demand.Node{
+			Name: name, Labels: map[string]string{hostname: name, "rack": rack},
+			Allocatable: demand.Resources{CPU: 8000, Memory: memory, Pods: 10},
+		}
+	}
+	web := demand.Selector{{Key: "app", Operator: demand.In, Values: []string{"web"}}}
+	standby := node("standby", "1", 3)
+	in := demand.Input{Supplies: []demand.Supply{{
+		Pool: "a", MaxLaunches: 2, Standby: []*demand.Node{&standby},
+		Templates: []demand.NodeTemplate{{Name: "two", Node: node("", "2", 2)}},
+	}}}
+	for i := range 7 {
+		name := fmt.Sprintf("web-%d", i)
+		in.Pods = append(in.Pods, &demand.Pod{
+			Name: name, UID: name, Namespace: "shop", Labels: map[string]string{"app": "web"},
+			Requests: demand.Resources{CPU: 100, Memory: 1},
+			Spread: []demand.Spread{
+				{TopologyKey: "rack", MaxSkew: 1, Selector: web}, {TopologyKey: hostname, MaxSkew: 1, Selector: web},
+			},
+		})
+	}
+	r := demand.Place(in)
+	w, at := after(in, r)
+	require.Empty(t, settle(w, at, demand.PlacingOrder(in)))
+	require.Len(t, r.Placements, 5, "two of them could be bound nowhere")
+}
+
 func TestAPodIsLeftOutOnlyIfNoMachineWouldTakeIt(t *testing.T) {
 	t.Parallel()
-	seeds(t, 2000, func(seed uint64) {
+	check := func(seed uint64) {
 		in := newBatch(seed).input()
 		r := demand.Place(in)
 		w, at := after(in, r)
@@ -398,7 +431,9 @@ func TestAPodIsLeftOutOnlyIfNoMachineWouldTakeIt(t *testing.T) {
 				}
 			}
 		}
-	})
+	}
+	seeds(t, 2000, check)
+	check(9452) // left out for a domain that only an announced machine has, which is not added
 }
 
 func mayLaunch(s demand.Supply, r demand.Result) bool {

@@ -5,11 +5,13 @@ package demand
 import "slices"
 
 // retryLeft retries the pods that were left out because of a domain that only an
-// announced machine has, if that machine is not added in the end. It adds no machine.
-func (p *packing) retryLeft() {
+// announced machine has, if that machine is not added in the end. It reports whether the
+// placements hold: with add it may add a machine, whose domains are new to the others.
+func (p *packing) retryLeft(add bool) bool {
 	if len(p.announced) == 0 || len(p.left) == 0 || !p.forgetDomains() {
-		return
+		return true
 	}
+	before := len(p.bins)
 	for progress := true; progress; {
 		progress = false
 		for _, c := range p.model.classes {
@@ -18,6 +20,9 @@ func (p *packing) retryLeft() {
 			}
 			for _, pod := range p.unplaced(c) {
 				b := p.find(c, &search{})
+				if b == nowhere && add {
+					b = p.add(c, &offer{}, 1)
+				}
 				if b == nowhere {
 					break
 				}
@@ -27,6 +32,7 @@ func (p *packing) retryLeft() {
 		}
 	}
 	p.left = slices.DeleteFunc(p.left, func(pod int32) bool { return p.at[pod] != nowhere })
+	return len(p.bins) == before || p.settles()
 }
 
 // forgetDomains drops the domains that only announced machines have, and reports

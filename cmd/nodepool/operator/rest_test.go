@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -69,16 +70,18 @@ func BenchmarkRest(b *testing.B) {
 	var lists, calls atomic.Int64
 	fake := &cloudtest.Fake{}
 	scope := cloud.Scope{Domain: v1alpha1.Group, Cluster: "test", Pool: "rest", PoolUID: uid}
-	tags := scope.LaunchTags("op", nil)
-	tags["stratos.sh/state"] = "running"
 	instances, err := fake.LaunchInstances(
 		ctx,
-		cloud.LaunchConfig{Token: "t", ImageID: "ami-1", InstanceType: "m5.xlarge", SubnetID: "subnet-a", Tags: tags},
+		cloud.LaunchConfig{Token: "t", ImageID: "ami-1", InstanceType: "m5.xlarge", SubnetID: "subnet-a", Tags: scope.LaunchTags("op", nil)},
 		machines,
 	)
 	must(b, err)
 	client := kubernetes.NewForConfigOrDie(cluster.Config)
-	each(b, len(instances), func(n int) error { return furnish(ctx, client, instances[n].ID, podsEach, uid) })
+	each(b, len(instances), func(n int) error {
+		id := instances[n].ID
+		named := fake.UpdateInstanceTags(ctx, id, scope.StateTags(cloud.StateRunning, "node-"+id))
+		return errors.Join(named, furnish(ctx, client, id, podsEach, uid))
+	})
 	fake.Fault = func(c cloudtest.Call) cloudtest.Fault {
 		calls.Add(1)
 		if c.Operation == "ListInstances" {

@@ -154,15 +154,15 @@ func (m *Marks) create(ctx context.Context, mark cloud.Mark) error {
 	return m.wrote(written)
 }
 
-// Reclaim writes the pool on Nodes that name another one, because a label was changed by hand. The
-// machines, by id, must belong to the pool by their tags. A Node that names no pool is left to
-// [Marks.Mark], which adopts it. Reclaim returns the names of the Nodes that it has written, also
+// Reclaim writes the pool on Nodes that name another one, or none any more, because a label was
+// changed by hand. The machines, by id, must belong to the pool by their tags. A Node that has no
+// state yet is left to [Marks.Mark], which adopts it. Reclaim returns the names of the Nodes that it has written, also
 // with an error, which joins one for each Node that could not be written.
 func (m *Marks) Reclaim(ctx context.Context, ids ...string) (names []string, err error) {
 	d := m.Pool.Domain
 	for _, id := range ids {
 		v, ok := m.Cluster.OfMachine(id)
-		if !ok || v.Pool == "" || v.Owned(m.Pool.Name, m.Pool.UID) {
+		if !ok || v.Pool == "" && v.Status.State == "" || v.Owned(m.Pool.Name, m.Pool.UID) {
 			continue
 		}
 		failed := m.change(ctx, v.Status.Name, func(n *corev1.Node) error {

@@ -431,12 +431,14 @@ func TestANodeThatNamesAnotherPoolIsReclaimed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		pool, uid, machine string
+		joins              bool // it has no state yet
 		want               bool // it is written
 	}{
 		"its own":                 {pool: "web", uid: "u", machine: "i-1"},
 		"another":                 {pool: "other", uid: "u", machine: "i-1", want: true},
 		"of another UID":          {pool: "web", uid: "old", machine: "i-1", want: true},
-		"none: it is adopted":     {machine: "i-1"},
+		"none: it is adopted":     {machine: "i-1", joins: true},
+		"none any more":           {uid: "u", machine: "i-1", want: true},
 		"of a machine of another": {pool: "other", uid: "u", machine: "i-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -447,6 +449,9 @@ func TestANodeThatNamesAnotherPoolIsReclaimed(t *testing.T) {
 			n.Spec.ProviderID = "aws:///eu-west-1a/" + c.machine
 			if c.pool == "" {
 				delete(n.Labels, domain.PoolLabel())
+			}
+			if c.joins {
+				delete(n.Labels, domain.StateLabel())
 			}
 			n.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
 			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(n)

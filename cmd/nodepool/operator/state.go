@@ -6,6 +6,8 @@ import (
 	"maps"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
@@ -100,7 +102,7 @@ func (o *operator) newState(p *v1alpha1.NodePool) *poolState {
 	memory := o.memoryOf(p)
 	return &poolState{op: o, pool: p, kept: memory, machines: pools.Pool{
 		Spec: o.poolOf(p), Nodes: nodesOf(p), Memory: &memory.SharedMemory, DaemonSets: o.cluster.DaemonSets(),
-		DefaultRequests: cloudkube.Resources(p.Spec.ScaleUp.DefaultPodResources.Requests), Shorten: short, Weight: p.Spec.Weight,
+		DefaultRequests: cloudkube.Resources(corev1.ResourceList(p.Spec.ScaleUp.DefaultPodResources.Requests)), Shorten: short, Weight: p.Spec.Weight,
 	}}
 }
 

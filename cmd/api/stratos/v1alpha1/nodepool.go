@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -255,8 +256,13 @@ type ScaleUp struct {
 type DefaultPodResources struct {
 	// Requests by the name of the resource, such as cpu and memory.
 	// +optional
-	Requests corev1.ResourceList `json:"requests,omitempty"`
+	Requests PodRequests `json:"requests,omitempty"`
 }
+
+// PodRequests are amounts by the name of the resource.
+// +kubebuilder:validation:MaxProperties=16
+// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) == int ? int(self[k]) >= 0 : !string(self[k]).startsWith('-'))",message="must not be negative"
+type PodRequests map[corev1.ResourceName]resource.Quantity
 
 // ScaleDown decides about stops.
 type ScaleDown struct {

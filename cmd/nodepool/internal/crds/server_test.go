@@ -105,7 +105,7 @@ func TestTheServerTakesTheDefinitions(t *testing.T) {
 		t.Parallel()
 		for n, right := range []string{
 			pool("right-0", ", labels: {team: a, example.com/team: '', node-role.kubernetes.io/worker: ''}, taints: [{key: dedicated, value: a, effect: NoSchedule}, {key: example.com/x, effect: NoExecute}], startupTaints: [{key: node.cilium.io/agent-not-ready, value: 'true', effect: NoSchedule}], startupTaintRemoval: External, networkReadinessStrategy: None", ""),
-			pool("right-1", "", ", preWarm: {timeout: 30s, timeoutAction: terminate, completionMode: ControllerStop, imagePullPolicy: BestEffort, imagesToPull: [nginx, 'registry.example.com:5000/a/b_c@sha256:0123', 'a/b:1.2-x']}, scaleUp: {defaultPodResources: {requests: {cpu: 100m, memory: 1Gi}}}"),
+			pool("right-1", "", ", preWarm: {timeout: 30s, timeoutAction: terminate, completionMode: ControllerStop, imagePullPolicy: BestEffort, imagesToPull: [nginx, 'registry.example.com:5000/a/b_c@sha256:0123', 'a/b:1.2-x']}, scaleUp: {defaultPodResources: {requests: {cpu: 100m, memory: 1Gi, nvidia.com/gpu: 0, ephemeral-storage: 1}}}"),
 			pool("right-2", "", ", maxNodeRuntime: 1h30m, unreadyTimeout: 30s, reconciliationInterval: 5s, scaleDown: {enabled: false, emptyNodeTTL: 1.5h, drainTimeout: 0s, surplusStandbyTTL: 500ms}"),
 			pool("right-4", "", ", weight: 100, disruption: {consolidateAfter: 30s, budgets: [{nodes: '0', schedule: '0 9 * * mon-fri', duration: 8h}, {nodes: 100%}, {nodes: '20'}]}"),
 			object("NodePool", "right-3", "{poolSize: 1000, minStandby: 1000, template: {nodeClassRef: {kind: AWSNodeClass, name: c.example.com}}}"),
@@ -162,6 +162,8 @@ func TestTheServerTakesTheDefinitions(t *testing.T) {
 		"a short run":         {pool("p", "", ", maxNodeRuntime: 59s"), "spec.maxNodeRuntime: Invalid value: \"59s\": must be at least 1m"},
 		"a heavy pool":        {pool("p", "", ", weight: 101"), "spec.weight: Invalid value: 101: spec.weight in body should be less than or equal to 100"},
 		"a hasty move":        {pool("p", "", ", disruption: {consolidateAfter: 29s}"), "spec.disruption.consolidateAfter: Invalid value: \"29s\": must be at least 30s"},
+		"a negative request":  {pool("p", "", ", scaleUp: {defaultPodResources: {requests: {cpu: '-1'}}}"), "spec.scaleUp.defaultPodResources.requests: Invalid value: must not be negative"},
+		"a negative number":   {pool("p", "", ", scaleUp: {defaultPodResources: {requests: {memory: -5}}}"), "must not be negative"},
 		"a wrong share":       {pool("p", "", ", disruption: {budgets: [{nodes: 101%}]}"), "spec.disruption.budgets[0].nodes: Invalid value: \"101%\""},
 		"a budget of none":    {pool("p", "", ", disruption: {budgets: [{}]}"), "spec.disruption.budgets[0].nodes: Required value"},
 		"a time without end":  {pool("p", "", ", disruption: {budgets: [{nodes: '1', schedule: '@daily'}]}"), "schedule and duration must be set together"},

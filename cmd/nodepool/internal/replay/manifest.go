@@ -86,9 +86,7 @@ func settingsOf(p *v1alpha1.NodePool) Settings {
 		s.Pool.SurplusTTL = d.Duration.Duration
 	}
 	if requests := spec.ScaleUp.DefaultPodResources.Requests; len(requests) > 0 {
-		s.DefaultRequests = cloudkube.Pod(
-			&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}},
-		).Requests
+		s.DefaultRequests = cloudkube.Resources(corev1.ResourceList(requests))
 	}
 	return s
 }

@@ -36,6 +36,9 @@ type poolPass struct {
 	err     error // of the actions
 }
 
+// clusterNameChanged is the reason of a pool whose machines are of another name of the cluster.
+const clusterNameChanged = "ClusterNameChanged"
+
 // problem is why a pool does less than it should; the zero value is none.
 type problem struct{ reason, message string }
 
@@ -138,6 +141,10 @@ func (p *poolPass) run(ctx context.Context) {
 // look is the part of a pass before it acts: it reads the desired and the actual state of
 // the pool. Without an executor there is nothing to act on.
 func (p *poolPass) look(ctx context.Context) cloud.Observed {
+	if p.listErr = p.otherCluster(); p.listErr != nil {
+		p.problem = problem{clusterNameChanged, p.listErr.Error()}
+		return cloud.Observed{}
+	}
 	if p.problem = validate(p.state.pool); p.problem.reason == "" {
 		p.problem = p.prepare(ctx)
 	}
@@ -170,8 +177,21 @@ func (p *poolPass) look(ctx context.Context) cloud.Observed {
 	return p.observe(ctx, regions)
 }
 
+// otherCluster returns why the machines of the pool are not of this operator, whose lists
+// would lack them: they have another name of the cluster in their tags.
+func (p *poolPass) otherCluster() error {
+	s, own := &p.state.pool.Status, p.state.machines.Spec.Scope.Cluster
+	if s.ClusterName == "" || s.ClusterName == own || s.Total == 0 && len(s.Machines) == 0 && len(s.Launches) == 0 {
+		return nil
+	}
+	return fmt.Errorf(
+		"--cluster-name is %q, and the pool has machines of cluster %q: start the operator with that name, or delete the pool with it first",
+		own, s.ClusterName,
+	)
+}
+
 // prepare reads the class, and makes the recipe of machines from it. Before the first
-// launch into a region it records that there may be machines.
+// launch into a region it records that there may be machines, and the name of their cluster.
 func (p *poolPass) prepare(ctx context.Context) problem {
 	name := p.state.pool.Spec.Template.NodeClassRef.Name
 	class, err := p.state.op.classOf.Get(types.NamespacedName{Name: name})
@@ -193,7 +213,7 @@ func (p *poolPass) prepare(ctx context.Context) problem {
 		return problem{"ValidationFailed", err.Error()}
 	}
 	p.state.region = cmp.Or(class.Spec.Region, p.state.op.clouds.home())
-	if !slices.Contains(p.state.pool.Status.Regions, p.state.region) && p.state.pool.DeletionTimestamp == nil && !p.state.op.dry {
+	if !p.recorded(&p.state.pool.Status) && p.state.pool.DeletionTimestamp == nil && !p.state.op.dry {
 		if err := p.recordRegion(ctx); err != nil {
 			return problem{"CloudProviderError", "record the region: " + err.Error()}
 		}

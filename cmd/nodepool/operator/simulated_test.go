@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -45,7 +46,8 @@ func (zones) Subnets(context.Context, aws.Class) ([]aws.Subnet, error) {
 type pooled struct {
 	*machines.Virtual
 
-	alone bool // without a Lease
+	alone   bool   // without a Lease
+	cluster string // --cluster-name of the next start, "c" if empty
 	// sizes has the size of each pool by UID, each from a time on.
 	sizes map[string][]sizeFrom
 	// counted is how many machines each pool had at the call before.
@@ -109,7 +111,7 @@ func newPooled() (*pooled, simtest.Scenario) {
 		Program: func(ctx context.Context, net http.RoundTripper) error {
 			o := &operator.Operator{
 				Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Namespace: "team", Instance: "one",
-				ClusterName: "c", ClusterEndpoint: "https://c.example", ClusterCA: "Y2E=", ClusterCIDR: "10.0.0.0/16", Region: "home-1",
+				ClusterName: cmp.Or(p.cluster, "c"), ClusterEndpoint: "https://c.example", ClusterCA: "Y2E=", ClusterCIDR: "10.0.0.0/16", Region: "home-1",
 				OpenRegion: func(_ context.Context, _ string, called operator.Called) (operator.Region, error) {
 					return operator.Region{Provider: p.Provider(net, called), Resolver: zones{}}, nil
 				},

@@ -126,9 +126,15 @@ func sameRepairs(a, b *v1alpha1.Repairs) bool {
 	return a == b || a != nil && b != nil && a.Count == b.Count && a.Since.Equal(&b.Since)
 }
 
-// recordRegion writes the region of the class to the status.
+// recorded reports whether a status says where the machines are that are launched now.
+func (p *poolPass) recorded(s *v1alpha1.NodePoolStatus) bool {
+	return slices.Contains(s.Regions, p.state.region) && s.ClusterName == p.state.machines.Spec.Scope.Cluster
+}
+
+// recordRegion writes the region of the class to the status, and the name of the cluster.
 func (p *poolPass) recordRegion(ctx context.Context) error {
 	err := p.state.op.status.Update(ctx, p.state.pool, func(o *v1alpha1.NodePool) {
+		o.Status.ClusterName = p.state.machines.Spec.Scope.Cluster
 		if !slices.Contains(o.Status.Regions, p.state.region) {
 			o.Status.Regions = append(slices.Clone(o.Status.Regions), p.state.region)
 		}
@@ -136,7 +142,7 @@ func (p *poolPass) recordRegion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(p.state.pool.Status.Regions, p.state.region) {
+	if !p.recorded(&p.state.pool.Status) {
 		return errors.New("the pool has changed meanwhile")
 	}
 	p.state.kept.journal.Open(p.state.pool)
@@ -231,7 +237,7 @@ func (p *poolPass) full() metav1.Condition {
 // trouble is what holds the pool back; no reason: nothing does.
 func (p *poolPass) trouble() (reason, message string) {
 	switch {
-	case p.listErr != nil:
+	case p.listErr != nil && p.problem.reason != clusterNameChanged:
 		return "CloudProviderError", p.listErr.Error()
 	case p.problem.reason != "":
 		return p.problem.reason, p.problem.message

@@ -328,6 +328,10 @@ type NodePoolStatus struct {
 	// hour. They count against the budget of the hour, also after a restart.
 	// +optional
 	Repairs *Repairs `json:"repairs,omitempty"`
+	// ClusterName is the name of the cluster in the tags of the pool's machines. An operator
+	// with another --cluster-name leaves a pool that has machines alone.
+	// +optional
+	ClusterName string `json:"clusterName,omitempty"`
 	// Regions are those that may have machines of the pool.
 	// +optional
 	// +listType=set

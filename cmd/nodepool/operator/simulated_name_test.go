@@ -1,0 +1,92 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+)
+
+// TestAnotherNameOfTheClusterTouchesNoMachine starts the operator with another --cluster-name for
+// ten minutes, within which the pool is deleted. Its lists lack all machines then.
+func TestAnotherNameOfTheClusterTouchesNoMachine(t *testing.T) {
+	t.Parallel()
+	looked := false
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		var p *pooled
+		var before, wrong []string
+		machines := func(w *simtest.World) (all []string) {
+			for _, i := range p.Cloud.Instances() {
+				all = append(all, fmt.Sprint(i.ID, i.State, i.Tags))
+			}
+			for _, n := range w.Objects("nodes") {
+				all = append(all, fmt.Sprint(n.Name(), n.Field("metadata", "labels"), n.Field("metadata", "annotations"), n.Field("spec")))
+			}
+			slices.Sort(all)
+			return all
+		}
+		p, s := calm(func(w *simtest.World) {
+			w.After(7*time.Minute, func() { p.cluster, before = "other", machines(w) })
+			w.After(12*time.Minute, func() { _ = w.Delete(poolsKind, "", "p0") })
+			w.After(17*time.Minute, func() {
+				p.cluster, looked = "", true
+				pool := w.Object(poolsKind, "", "p0")
+				if pool == nil {
+					w.Blame("the pool is gone, its machines are left")
+					return
+				}
+				for _, is := range pool.Field("status", "conditions").([]any) { //nolint:forcetypeassert // a list
+					c := simtest.Object(is.(map[string]any)) //nolint:forcetypeassert // of objects
+					if c.Field("type") == v1alpha1.ConditionDegraded {
+						wrong = append(wrong, fmt.Sprint(c.Field("reason"), ": ", c.Field("message")))
+					}
+				}
+				if now := machines(w); !slices.Equal(before, now) {
+					w.Blame("machines and Nodes were %q, and are %q", before, now)
+				}
+			})
+		}, poolOf(3, 1, nil), replicas("r0", "p0", 1, "3"))
+		run := s.Program
+		s.Program = func(ctx context.Context, net http.RoundTripper) error {
+			for _, until := range []time.Duration{8 * time.Minute, 10 * time.Minute, time.Hour} {
+				life, end := context.WithTimeout(ctx, until)
+				err := run(life, net)
+				end()
+				if err != nil || ctx.Err() != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		s.Converged = func(w *simtest.World) error {
+			if before == nil {
+				return nil // the world to compare with
+			}
+			want := []string{`ClusterNameChanged: --cluster-name is "other", and the pool has machines of cluster "c": start the operator with that name, or delete the pool with it first`}
+			if !slices.Equal(want, wrong) {
+				return fmt.Errorf("the pool said %q", wrong)
+			}
+			for _, i := range p.Cloud.Instances() {
+				if i.Tags["stratos.sh/cluster"] == "c" && i.State != cloud.InstanceTerminated {
+					return fmt.Errorf("machine %s of the deleted pool is %s", i.ID, i.State)
+				}
+			}
+			if w.Object(poolsKind, "", "p0") != nil {
+				return errors.New("the pool is left")
+			}
+			return nil
+		}
+		return s
+	}, 1)
+	require.Empty(t, r.Wrong)
+	require.True(t, looked)
+}

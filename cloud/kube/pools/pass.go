@@ -31,9 +31,6 @@ type Pass struct {
 	// is called with the Nodes that it has written, and its error, unless there is neither.
 	Marks     *nodes.Marks
 	OnReclaim func(ctx context.Context, names []string, err error)
-	// Drifted, if set, reports whether a machine was made from another template than the present
-	// ones.
-	Drifted func(cloud.Instance) bool
 	// Publish shows the Pool to [ScaleUp] and others: a copy, since it changes until the pass ends. It
 	// is called before the actions, when Plan is what it would be if no pod waited, and after them.
 	// Required.
@@ -61,7 +58,7 @@ func (p *Pass) Observe(ctx context.Context, instances []cloud.Instance, listed t
 	var owned []string
 	for _, i := range seen.Instances {
 		ids[i.ID] = true
-		drifted[i.ID] = p.Drifted != nil && p.Drifted(i)
+		drifted[i.ID] = p.Pool.Drifted != nil && p.Pool.Drifted(i)
 		if p.Pool.Spec.Scope.Owns(i) {
 			owned = append(owned, i.ID)
 		}

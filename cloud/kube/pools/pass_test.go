@@ -43,7 +43,7 @@ func TestAMachineThatHasBecomeReadyIsKeptForItsPodsForAWhile(t *testing.T) {
 		synctest.Wait()
 		require.Empty(w, w.loop.Reserved())
 		p := w.pass()
-		p.Drifted = func(i cloud.Instance) bool { return i.ID != id }
+		p.Pool.Drifted = func(i cloud.Instance) bool { return i.ID != id }
 		seen := w.observe(p)
 		require.True(w, seen.Reserved[id])
 		require.Len(w, seen.Nodes, 2)

@@ -46,6 +46,9 @@ type Pool struct {
 	// use on which as many pods of DaemonSets run.
 	Allocatable demand.Resources
 	Capacity    func(daemons int) demand.Resources
+	// Drifted, if set, reports whether a machine was made from another template than the present
+	// ones.
+	Drifted func(cloud.Instance) bool
 	// Shorten, if set, returns the text of a hold as pods report it. What an error has that is
 	// another each time, such as the ID of a request, would be a new reason each time.
 	Shorten func(text string) string

@@ -16,11 +16,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/buffer"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/buffers"
 	nodepool "github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 )
 
-const bufferDefinition = "testdata/capacitybuffers.yaml"
+const (
+	bufferDefinition = "testdata/capacitybuffers.yaml"
+	bufferStrategy   = "buffer.stratos.sh/standby-capacity"
+)
 
 // TestCapacityBuffers keeps standby machines for CapacityBuffers of a real API server, with
 // the operator's own rights. Their definition comes after the operator has started, and
@@ -65,7 +68,7 @@ func TestCapacityBuffers(t *testing.T) {
 	last.buffered("web")
 	r.stop()
 	keepsWhatMayBeTaken(last)
-	_, err = c.cluster.Kubectl(t.Context(), "delete", "crd", buffer.Definition, "--timeout=60s")
+	_, err = c.cluster.Kubectl(t.Context(), "delete", "crd", buffers.Definition, "--timeout=60s")
 	require.NoError(t, err)
 	last.eventually("none is kept", func() bool { return len(last.instances()) == 0 && last.counts() == [3]int32{} })
 	define(t, c)
@@ -79,7 +82,7 @@ func keepsWhatMayBeTaken(b *bench) {
 	var blind atomic.Bool
 	blind.Store(true)
 	r := b.startWith(b.T, &running{wire: &wire{}, net: &applytest.Transport{Fault: func(r applytest.Request) applytest.Fault {
-		if blind.Load() && r.Resource == buffer.Plural {
+		if blind.Load() && r.Resource == buffers.Plural {
 			return applytest.Fault{Status: http.StatusForbidden}
 		}
 		return applytest.Fault{}
@@ -102,7 +105,7 @@ func define(t *testing.T, c *cell) {
 	text, err := os.ReadFile(bufferDefinition)
 	require.NoError(t, err)
 	require.NoError(t, c.cluster.Apply(t.Context(), string(text)))
-	_, err = c.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=300s", "crd", buffer.Definition)
+	_, err = c.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=300s", "crd", buffers.Definition)
 	require.NoError(t, err)
 }
 
@@ -125,7 +128,7 @@ func (b *bench) podTemplate(name, requests, more string) {
 // buffer makes a buffer of our strategy.
 func (b *bench) buffer(name, spec string) {
 	b.Helper()
-	b.bufferOf(name, buffer.Strategy, spec)
+	b.bufferOf(name, bufferStrategy, spec)
 }
 
 func (b *bench) bufferOf(name, strategy, spec string) {
@@ -142,29 +145,29 @@ func (b *bench) bufferOf(name, strategy, spec string) {
 }
 
 // readBuffer returns a buffer.
-func (b *bench) readBuffer(name string) *buffer.CapacityBuffer {
+func (b *bench) readBuffer(name string) *buffers.CapacityBuffer {
 	b.Helper()
-	o, err := b.objects.Resource(buffer.Resource()).Namespace(b.name).Get(b.Context(), name, metav1.GetOptions{})
+	o, err := b.objects.Resource(buffers.Resource()).Namespace(b.name).Get(b.Context(), name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return &buffer.CapacityBuffer{}
+		return &buffers.CapacityBuffer{}
 	}
 	require.NoError(b, err)
 	text, err := json.Marshal(o.Object)
 	require.NoError(b, err)
-	out := &buffer.CapacityBuffer{}
+	out := &buffers.CapacityBuffer{}
 	require.NoError(b, json.Unmarshal(text, out))
 	return out
 }
 
 // buffered waits until the condition Ready of a buffer has the reason OnStandby, and returns
 // the buffer.
-func (b *bench) buffered(name string) *buffer.CapacityBuffer {
+func (b *bench) buffered(name string) *buffers.CapacityBuffer {
 	b.Helper()
 	const reason = "OnStandby"
-	var o *buffer.CapacityBuffer
+	var o *buffers.CapacityBuffer
 	b.eventually("buffer "+name+" is "+reason, func() bool {
 		o = b.readBuffer(name)
-		c := meta.FindStatusCondition(o.Status.Conditions, buffer.ConditionReady)
+		c := meta.FindStatusCondition(o.Status.Conditions, buffers.ConditionReady)
 		return c != nil && c.Reason == reason
 	})
 	return o
@@ -172,12 +175,12 @@ func (b *bench) buffered(name string) *buffer.CapacityBuffer {
 
 // unprovided waits until the condition Provisioning has the reason and names the cause, and
 // returns the buffer. Before the class of the pool is read the cause is another one.
-func (b *bench) unprovided(name, reason, cause string) *buffer.CapacityBuffer {
+func (b *bench) unprovided(name, reason, cause string) *buffers.CapacityBuffer {
 	b.Helper()
-	var o *buffer.CapacityBuffer
+	var o *buffers.CapacityBuffer
 	b.eventually("buffer "+name+" is "+reason+": "+cause, func() bool {
 		o = b.readBuffer(name)
-		c := meta.FindStatusCondition(o.Status.Conditions, buffer.ConditionProvisioning)
+		c := meta.FindStatusCondition(o.Status.Conditions, buffers.ConditionProvisioning)
 		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, cause)
 	})
 	return o
@@ -185,7 +188,7 @@ func (b *bench) unprovided(name, reason, cause string) *buffer.CapacityBuffer {
 
 func (b *bench) removeBuffer(name string) {
 	b.Helper()
-	require.NoError(b, b.objects.Resource(buffer.Resource()).Namespace(b.name).Delete(b.Context(), name, metav1.DeleteOptions{}))
+	require.NoError(b, b.objects.Resource(buffers.Resource()).Namespace(b.name).Delete(b.Context(), name, metav1.DeleteOptions{}))
 }
 
 // keepsStandby: two pods of the template fit on a machine, so four take two, and another
@@ -202,14 +205,14 @@ func keepsStandby(b *bench) {
 	require.Equal(b, int32(4), *o.Status.Replicas)
 	require.Equal(b, "web", o.Status.PodTemplateRef.Name)
 	require.Equal(b, int64(1), *o.Status.PodTemplateGeneration)
-	require.Equal(b, buffer.Strategy, *o.Status.ProvisioningStrategy)
-	require.True(b, meta.IsStatusConditionTrue(o.Status.Conditions, buffer.ConditionReadyForProvisioning))
-	require.True(b, meta.IsStatusConditionTrue(o.Status.Conditions, buffer.ConditionProvisioning))
+	require.Equal(b, bufferStrategy, *o.Status.ProvisioningStrategy)
+	require.True(b, meta.IsStatusConditionTrue(o.Status.Conditions, buffers.ConditionReadyForProvisioning))
+	require.True(b, meta.IsStatusConditionTrue(o.Status.Conditions, buffers.ConditionProvisioning))
 
 	b.podTemplate("web", "cpu: 3", "")
 	b.eventually("four are kept", func() bool {
 		o := b.readBuffer("web")
-		return *o.Status.PodTemplateGeneration == 2 && meta.IsStatusConditionTrue(o.Status.Conditions, buffer.ConditionReady) &&
+		return *o.Status.PodTemplateGeneration == 2 && meta.IsStatusConditionTrue(o.Status.Conditions, buffers.ConditionReady) &&
 			b.counts()[0] == 4
 	})
 	b.podTemplate("web", "cpu: 1500m", "")
@@ -293,7 +296,7 @@ func refusesBadBuffers(b *bench) {
 		"huge":     {"DoesNotFit", "pool " + b.name + ": needs 400 cpu"},
 	} {
 		o := b.unprovided(name, want[0], want[1])
-		require.Equal(b, want[0] == "DoesNotFit", meta.IsStatusConditionTrue(o.Status.Conditions, buffer.ConditionReadyForProvisioning), name)
+		require.Equal(b, want[0] == "DoesNotFit", meta.IsStatusConditionTrue(o.Status.Conditions, buffers.ConditionReadyForProvisioning), name)
 		b.eventReported("CapacityBuffer", name, want[0])
 	}
 	require.Zero(b, *b.buffered("little").Status.Replicas, "its limits allow none")
@@ -319,7 +322,7 @@ func leavesOthersAlone(b *bench) {
 	b.eventually("none is kept", func() bool { return len(b.instances()) == 0 })
 	require.Equal(b, before, b.readBuffer("ours").Status)
 	for _, name := range []string{"active", "other"} {
-		require.Equal(b, buffer.Status{}, b.readBuffer(name).Status, name)
+		require.Equal(b, buffers.Status{}, b.readBuffer(name).Status, name)
 	}
 }
 
@@ -375,7 +378,7 @@ func previewsBuffers(b *bench, o nodepool.Operator) {
 // bufferWritesNothingAtRest: buffers that have what they ask for cost no write.
 func bufferWritesNothingAtRest(b *bench, r *running) {
 	version := func() string {
-		list, err := b.objects.Resource(buffer.Resource()).List(b.Context(), metav1.ListOptions{})
+		list, err := b.objects.Resource(buffers.Resource()).List(b.Context(), metav1.ListOptions{})
 		require.NoError(b, err)
 		var all strings.Builder
 		for i := range list.Items {

@@ -3,9 +3,9 @@ package operator
 import (
 	"strings"
 
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/buffers"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/buffer"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/crds"
 )
 
@@ -88,11 +88,11 @@ func Rules() []any {
 		installation.Object{
 			"apiGroups":     []any{"apiextensions.k8s.io"},
 			"resources":     []any{"customresourcedefinitions"},
-			"resourceNames": []any{buffer.Definition},
+			"resourceNames": []any{buffers.Definition},
 			"verbs":         watch,
 		},
-		installation.Rule(buffer.Group, []any{buffer.Plural}, read),
-		installation.Rule(buffer.Group, []any{buffer.Plural + "/status"}, []any{"patch"}),
+		installation.Rule(buffers.Group, []any{buffers.Plural}, read),
+		installation.Rule(buffers.Group, []any{buffers.Plural + "/status"}, []any{"patch"}),
 		installation.Rule("", []any{"podtemplates"}, watch),
 		installation.Rule("apps", []any{"deployments", "statefulsets"}, watch),
 	}

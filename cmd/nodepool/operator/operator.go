@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/buffers"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
@@ -36,6 +37,9 @@ var (
 	poolsResource      = v1alpha1.GroupVersion().WithResource("nodepools")      //nolint:gochecknoglobals // constant
 	classesResource    = v1alpha1.GroupVersion().WithResource("awsnodeclasses") //nolint:gochecknoglobals // constant
 )
+
+// bufferStrategy is the provisioningStrategy of the CapacityBuffers that are served.
+const bufferStrategy = "buffer.stratos.sh/standby-capacity"
 
 // How many objects of a kind are worked on at a time. Nodes have the most workers: a machine
 // that has started waits for its Node's pass before pods may come to it.
@@ -64,7 +68,7 @@ type operator struct {
 	cluster       *nodes.Cluster
 	demand        *pools.ScaleUp
 	announced     pools.Announced
-	buffers       *buffers
+	buffers       *buffers.Controller
 	events        *recorder
 	metrics       *metrics
 	clouds        *clouds
@@ -155,7 +159,10 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 	w.watchStorage()
 	w.announced.Queue, w.announced.Cluster, w.announced.Logger = o.Notices, w.cluster, o.Logger
 	w.announced.Look = func(pool string) { w.pools.Add(poolKey(pool)) }
-	w.buffers = newBuffers(w)
+	w.buffers = &buffers.Controller{
+		Client: client, Strategy: bufferStrategy, ScaleUp: w.demand, Seen: w.looked, Events: w.events.writer, Logger: o.Logger,
+		Backoff: w.pools.Backoff,
+	}
 	w.finalize = kube.Finalizer{
 		Client:   client,
 		Resource: poolsResource,
@@ -270,7 +277,7 @@ func (o *operator) watches() []reconcile.Member {
 		{Name: "nodes", Starter: &o.nodes},
 		{Name: "pods", Starter: &o.pods},
 		{Name: "classes", Starter: &o.classOf},
-		{Name: "buffers", Starter: reconcile.StarterFunc(o.buffers.start)},
+		{Name: "buffers", Starter: o.buffers},
 		{Name: "claims", Starter: &o.storage.claims},
 		{Name: "volumes", Starter: &o.storage.volumes},
 		{Name: "storage classes", Starter: &o.storage.classes},
@@ -320,6 +327,22 @@ func (o *operator) viewed() error {
 func (o *operator) Synced() (bool, error) {
 	err := o.seen()
 	return err == nil, err
+}
+
+// looked returns an error until every pool was looked at as well: what it has would be missing in a plan.
+func (o *operator) looked() error {
+	if err := o.seen(); err != nil {
+		return err
+	}
+	all, _ := o.pools.List("") // without those that cannot be read, which have no passes
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, p := range all {
+		if m := o.memories[p.UID]; p.DeletionTimestamp == nil && (m == nil || !m.looked.Load()) {
+			return fmt.Errorf("pool %s is not looked at yet", p.Name)
+		}
+	}
+	return nil
 }
 
 // seen returns an error until all views are complete.

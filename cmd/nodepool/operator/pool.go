@@ -106,9 +106,9 @@ func (o *operator) newPass(p *v1alpha1.NodePool) *poolPass {
 	pass := &poolPass{state: s}
 	pass.pass = pools.Pass{
 		Pool: &s.machines, ScaleUp: o.demand, Launches: s.kept.journal.Intents, Transition: o.transitionAge,
-		OnReclaim: s.reclaimed, Drifted: s.drifted, Publish: func() {
+		OnReclaim: s.reclaimed, Publish: func() {
 			pass.publish()
-			s.holdSurplus()
+			o.holdSurplus(s)
 		},
 	}
 	if !o.dry {
@@ -121,17 +121,14 @@ func (o *operator) newPass(p *v1alpha1.NodePool) *poolPass {
 func (p *poolPass) run(ctx context.Context) {
 	seen := p.look(ctx)
 	if p.state.machines.Executor == nil {
-		p.state.op.buffers.passed(nil, p.state)
-	}
-	switch {
-	case p.state.machines.Executor == nil && p.listErr == nil: // it never had a machine
-		p.state.machines.Plan.Done = p.state.pool.DeletionTimestamp != nil && len(p.state.pool.Status.Launches) == 0
-		return
-	case p.state.machines.Executor == nil:
+		p.state.kept.looked.Store(true)
+		if p.listErr == nil { // it never had a machine
+			p.state.machines.Plan.Done = p.state.pool.DeletionTimestamp != nil && len(p.state.pool.Status.Launches) == 0
+		}
 		return
 	}
 	p.state.kept.recall(&p.state.pool.Status)
-	p.err = p.pass.Run(ctx, seen, func() cloud.Want { return p.state.op.want(p.state.name()) })
+	p.err = p.pass.Run(ctx, seen, func() cloud.Want { return p.state.op.want(p.state) })
 	p.state.recordResults(ctx, p.pass.Results)
 	if p.err != nil && ctx.Err() == nil {
 		p.state.op.logger.WarnContext(ctx, "pass incomplete", slog.String("pool", p.state.name()), slog.Any("error", p.err))
@@ -319,14 +316,15 @@ func (p *poolPass) refuse(class *v1alpha1.AWSNodeClass) string {
 // publish shows the pool to whatever starts machines, and to the passes of its Nodes.
 func (p *poolPass) publish() {
 	state := *p.state
-	state.machines.OnStart = state.started
 	p.state.op.mu.Lock()
 	was := p.state.op.states[p.state.name()]
 	p.state.op.states[p.state.name()] = &state
 	p.state.op.mu.Unlock()
-	p.state.op.buffers.passed(was, &state)
-	if was == nil || was.pool.UID != p.state.pool.UID || was.pool.Generation != p.state.pool.Generation {
+	p.state.kept.looked.Store(true)
+	if was == nil || was.pool.UID != p.state.pool.UID || was.pool.Generation != p.state.pool.Generation ||
+		was.recipe.hash != p.state.recipe.hash || len(was.recipe.templates) != len(p.state.recipe.templates) {
 		p.state.op.demand.Wake()
+		p.state.op.buffers.Wake()
 		for _, v := range p.pass.Views {
 			p.state.op.nodes.Add(poolKey(v.Status.Name))
 		}

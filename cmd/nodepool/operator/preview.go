@@ -43,7 +43,7 @@ func (p *Preview) Write(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o.dry, o.demand.OnUnplaced = true, nil
+	o.dry, o.buffers.Dry, o.demand.OnUnplaced = true, true, nil
 	ctx, cancel := context.WithTimeout(ctx, previewLimit)
 	defer cancel()
 	done := make(chan error, 1)
@@ -83,7 +83,9 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 		pass.publish()
 	}
 	result := o.demand.Decide()
-	unread := o.buffers.preview(ctx)
+	waiting, cancel := context.WithTimeout(ctx, 10*time.Second)
+	taken, unread := o.buffers.Preview(waiting)
+	cancel()
 	var b strings.Builder
 	for _, pool := range pools {
 		if p.Pool != "" && pool.Name != p.Pool {
@@ -93,9 +95,9 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 		if i := slices.IndexFunc(result.Pools, func(d demand.PoolDemand) bool { return d.Pool == pool.Name }); i >= 0 {
 			want = result.Pools[i].Want()
 		}
-		want.Standby = o.buffers.standbyOf(pool.Name)
 		pass := passes[pool.Name]
-		pass.state.holdSurplus()
+		want.Standby, _ = o.buffers.Standby(&pass.state.machines)
+		o.holdSurplus(pass.state)
 		fmt.Fprintf(&b, "pool %s\n", pool.Name)
 		if pass.problem.reason != "" {
 			fmt.Fprintf(&b, "%s: %s\n", pass.problem.reason, pass.problem.message)
@@ -121,7 +123,7 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 	for _, u := range result.Unmodelled {
 		fmt.Fprintf(&b, "pod %s/%s starts nothing: %s\n", u.Namespace, u.Name, strings.Join(u.Unmodelled, "; "))
 	}
-	b.WriteString(o.buffers.text())
+	b.WriteString(taken)
 	if unread != nil {
 		fmt.Fprintf(&b, "the CapacityBuffers are not known, no surplus is terminated: %v\n", unread)
 	}

@@ -3,8 +3,8 @@ package operator
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,6 +38,7 @@ type poolMemory struct {
 	cloud.SharedMemory
 
 	journal journal
+	looked  atomic.Bool // a pass has shown what the pool has
 
 	mu sync.Mutex // of what follows
 	// recalled is set once the SharedMemory has what the status records.
@@ -100,10 +101,12 @@ func (l *poolMemory) region(id string) string {
 // newState returns the state of a pool at the beginning of a pass.
 func (o *operator) newState(p *v1alpha1.NodePool) *poolState {
 	memory := o.memoryOf(p)
-	return &poolState{op: o, pool: p, kept: memory, machines: pools.Pool{
+	s := &poolState{op: o, pool: p, kept: memory, machines: pools.Pool{
 		Spec: o.poolOf(p), Nodes: nodesOf(p), Memory: &memory.SharedMemory, DaemonSets: o.cluster.DaemonSets(),
 		DefaultRequests: cloudkube.Resources(corev1.ResourceList(p.Spec.ScaleUp.DefaultPodResources.Requests)), Shorten: short, Weight: p.Spec.Weight,
 	}}
+	s.machines.OnStart, s.machines.Drifted = s.started, s.drifted
+	return s
 }
 
 // useClass states how machines are made from a class, which has been resolved.
@@ -121,20 +124,15 @@ func (s *poolState) drifted(i cloud.Instance) bool { return s.recipe.drifted(s.m
 
 // startable has the pools that may start machines as the loop that starts them has them.
 func (o *operator) startable() map[string]*pools.Pool {
-	out := map[string]*pools.Pool{}
-	for name, s := range o.open() {
-		out[name] = &s.machines
-	}
-	return out
-}
-
-// open returns the pools that may start machines.
-func (o *operator) open() map[string]*poolState {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	open := maps.Clone(o.states)
-	maps.DeleteFunc(open, func(_ string, s *poolState) bool { return s.pool.DeletionTimestamp != nil })
-	return open
+	out := map[string]*pools.Pool{}
+	for name, s := range o.states {
+		if s.pool.DeletionTimestamp == nil {
+			out[name] = &s.machines
+		}
+	}
+	return out
 }
 
 // started reports which machines were started for pods.
@@ -147,8 +145,16 @@ func (s *poolState) started(ctx context.Context, results []cloud.Result, err err
 
 // want returns what pods need of a pool beyond its standby machines, and how many of
 // these are kept for buffers.
-func (o *operator) want(pool string) cloud.Want {
-	return cloud.Want{Launch: o.demand.Launches(pool), Standby: o.buffers.standbyOf(pool)}
+func (o *operator) want(s *poolState) cloud.Want {
+	kept, _ := o.buffers.Standby(&s.machines)
+	return cloud.Want{Launch: o.demand.Launches(s.name()), Standby: kept}
+}
+
+// holdSurplus keeps all standby machines while it is not known which of them the buffers take.
+func (o *operator) holdSurplus(s *poolState) {
+	if _, known := o.buffers.Standby(&s.machines); !known {
+		s.machines.Spec.SurplusTTL = 0
+	}
 }
 
 // memoryOf returns the memory of a pool. A pool of the same name that was created again has
@@ -171,7 +177,7 @@ func (o *operator) forget(name string) {
 	if s := o.states[name]; s != nil {
 		delete(o.memories, s.pool.UID)
 		delete(o.states, name)
-		o.buffers.forget(s.pool.UID)
+		o.buffers.Wake()
 	}
 	o.metrics.forget(name)
 }

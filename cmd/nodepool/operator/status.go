@@ -30,7 +30,7 @@ func (p *poolPass) report(ctx context.Context) error {
 			p.state.machines.Spec,
 			p.state.machines.Plan.Counts,
 			p.pass.Views,
-			p.state.op.want(p.state.name()),
+			p.state.op.want(p.state),
 			func(v *nodes.View) bool { return p.state.op.demand.Starting(&p.state.machines, v) },
 		)
 	}

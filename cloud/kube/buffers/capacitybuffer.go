@@ -1,4 +1,4 @@
-package buffer
+package buffers
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -13,12 +13,9 @@ const (
 	Kind    = "CapacityBuffer"
 	// Plural names the resource.
 	Plural = "capacitybuffers"
-	// Definition is the name of the definition.
+	// Definition is the name of the CustomResourceDefinition.
 	Definition = Plural + "." + Group
 )
-
-// Strategy is the provisioningStrategy of the buffers that are served here.
-const Strategy = "buffer.stratos.sh/standby-capacity"
 
 // Condition types of a buffer.
 const (
@@ -84,10 +81,4 @@ type Status struct {
 	// ProvisioningStrategy is the strategy that the rest of the status is of.
 	ProvisioningStrategy *string            `json:"provisioningStrategy,omitempty"`
 	Conditions           []metav1.Condition `json:"conditions,omitempty"`
-}
-
-// Ours reports whether the buffer is served here: it names the strategy, and is not being
-// deleted.
-func (b *CapacityBuffer) Ours() bool {
-	return b.Spec.ProvisioningStrategy == Strategy && b.DeletionTimestamp == nil
 }

@@ -1,4 +1,4 @@
-package buffer_test
+package buffers_test
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/buffer"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/buffers"
 )
 
 const zoneLabel = "topology.kubernetes.io/zone"
@@ -31,34 +31,34 @@ func TestABufferAsksForANumberOfPods(t *testing.T) {
 		}
 		return out
 	}
-	scalable := &buffer.ScalableRef{APIGroup: "apps", Kind: "Deployment", Name: "web"}
+	scalable := &buffers.ScalableRef{APIGroup: "apps", Kind: "Deployment", Name: "web"}
 	for name, c := range map[string]struct {
-		spec    buffer.Spec
+		spec    buffers.Spec
 		current int32
 		units   int32
 		wrong   string
 	}{
-		"replicas":                        {spec: buffer.Spec{Replicas: new(int32(4))}, units: 4},
-		"no replicas":                     {spec: buffer.Spec{Replicas: new(int32(0))}},
-		"a share is rounded up":           {spec: buffer.Spec{ScalableRef: scalable, Percentage: new(int32(20))}, current: 11, units: 3},
-		"and at least one":                {spec: buffer.Spec{ScalableRef: scalable, Percentage: new(int32(1))}, current: 0, units: 1},
-		"unless it is none":               {spec: buffer.Spec{ScalableRef: scalable, Percentage: new(int32(0))}, current: 9},
-		"more than all":                   {spec: buffer.Spec{ScalableRef: scalable, Percentage: new(int32(250))}, current: 4, units: 10},
-		"a share of very many":            {spec: buffer.Spec{ScalableRef: scalable, Percentage: new(int32(1 << 30))}, current: 1 << 30, units: 1<<31 - 1},
-		"the larger of both":              {spec: buffer.Spec{ScalableRef: scalable, Percentage: new(int32(50)), Replicas: new(int32(3))}, current: 10, units: 5},
-		"limits cut it off":               {spec: buffer.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "7", "memory", "1Ti")}, units: 4},
-		"limits alone":                    {spec: buffer.Spec{Limits: limits("memory", "9Gi", "cpu", "100")}, units: 4},
-		"limits of other resources":       {spec: buffer.Spec{Limits: limits("example.com/gpu", "2")}, units: 2},
-		"limits below one pod":            {spec: buffer.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "1")}},
-		"limits below nothing":            {spec: buffer.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "-1")}},
-		"limits of what is not requested": {spec: buffer.Spec{Replicas: new(int32(2)), Limits: limits("ephemeral-storage", "1")}, units: 2},
-		"which alone say nothing":         {spec: buffer.Spec{Limits: limits("ephemeral-storage", "1")}, wrong: "spec.limits: bounds [ephemeral-storage]"},
-		"nothing":                         {spec: buffer.Spec{ScalableRef: scalable}, wrong: "spec.replicas: is not set"},
-		"a share of nothing":              {spec: buffer.Spec{Replicas: new(int32(2)), Percentage: new(int32(2))}, wrong: "spec.percentage: must not be set without spec.scalableRef"},
+		"replicas":                        {spec: buffers.Spec{Replicas: new(int32(4))}, units: 4},
+		"no replicas":                     {spec: buffers.Spec{Replicas: new(int32(0))}},
+		"a share is rounded up":           {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(20))}, current: 11, units: 3},
+		"and at least one":                {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(1))}, current: 0, units: 1},
+		"unless it is none":               {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(0))}, current: 9},
+		"more than all":                   {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(250))}, current: 4, units: 10},
+		"a share of very many":            {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(1 << 30))}, current: 1 << 30, units: 1<<31 - 1},
+		"the larger of both":              {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(50)), Replicas: new(int32(3))}, current: 10, units: 5},
+		"limits cut it off":               {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "7", "memory", "1Ti")}, units: 4},
+		"limits alone":                    {spec: buffers.Spec{Limits: limits("memory", "9Gi", "cpu", "100")}, units: 4},
+		"limits of other resources":       {spec: buffers.Spec{Limits: limits("example.com/gpu", "2")}, units: 2},
+		"limits below one pod":            {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "1")}},
+		"limits below nothing":            {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "-1")}},
+		"limits of what is not requested": {spec: buffers.Spec{Replicas: new(int32(2)), Limits: limits("ephemeral-storage", "1")}, units: 2},
+		"which alone say nothing":         {spec: buffers.Spec{Limits: limits("ephemeral-storage", "1")}, wrong: "spec.limits: bounds [ephemeral-storage]"},
+		"nothing":                         {spec: buffers.Spec{ScalableRef: scalable}, wrong: "spec.replicas: is not set"},
+		"a share of nothing":              {spec: buffers.Spec{Replicas: new(int32(2)), Percentage: new(int32(2))}, wrong: "spec.percentage: must not be set without spec.scalableRef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := buffer.CapacityBuffer{Spec: c.spec}
+			b := buffers.CapacityBuffer{Spec: c.spec}
 			units, err := b.Units(&pod, c.current)
 			if c.wrong != "" {
 				require.ErrorContains(t, err, c.wrong)
@@ -72,33 +72,35 @@ func TestABufferAsksForANumberOfPods(t *testing.T) {
 
 func TestABufferNamesOneTemplate(t *testing.T) {
 	t.Parallel()
-	template, deployment := &buffer.TemplateRef{Name: "t"}, &buffer.ScalableRef{APIGroup: "apps", Kind: "Deployment", Name: "d"}
-	for want, spec := range map[string]buffer.Spec{
+	template, deployment := &buffers.TemplateRef{Name: "t"}, &buffers.ScalableRef{APIGroup: "apps", Kind: "Deployment", Name: "d"}
+	for want, spec := range map[string]buffers.Spec{
 		"spec.podTemplateRef: is not set":                     {},
 		"spec.scalableRef: must not be set beside":            {PodTemplateRef: template, ScalableRef: deployment},
-		`spec.scalableRef: is a Job of the group "batch"`:     {ScalableRef: &buffer.ScalableRef{APIGroup: "batch", Kind: "Job", Name: "j"}},
-		`spec.scalableRef: is a Deployment of the group "xx"`: {ScalableRef: &buffer.ScalableRef{APIGroup: "xx", Kind: "Deployment", Name: "j"}},
+		`spec.scalableRef: is a Job of the group "batch"`:     {ScalableRef: &buffers.ScalableRef{APIGroup: "batch", Kind: "Job", Name: "j"}},
+		`spec.scalableRef: is a Deployment of the group "xx"`: {ScalableRef: &buffers.ScalableRef{APIGroup: "xx", Kind: "Deployment", Name: "j"}},
 	} {
-		_, _, err := (&buffer.CapacityBuffer{Spec: spec}).Reference()
+		_, _, err := (&buffers.CapacityBuffer{Spec: spec}).Reference()
 		require.ErrorContains(t, err, want)
-		_, ok := errors.AsType[*buffer.Error](err)
+		_, ok := errors.AsType[*buffers.Error](err)
 		require.True(t, ok)
 	}
-	_, got, err := (&buffer.CapacityBuffer{Spec: buffer.Spec{ScalableRef: deployment}}).Reference()
+	_, got, err := (&buffers.CapacityBuffer{Spec: buffers.Spec{ScalableRef: deployment}}).Reference()
 	require.NoError(t, err)
 	require.Equal(t, deployment, got)
 }
 
 func TestABufferOfAnotherStrategyIsNotOurs(t *testing.T) {
 	t.Parallel()
-	for strategy, ours := range map[string]bool{buffer.Strategy: true, "": false, "buffer.x-k8s.io/active-capacity": false, "buffer.gke.io/standby-capacity": false} {
-		require.Equal(t, ours, (&buffer.CapacityBuffer{Spec: buffer.Spec{ProvisioningStrategy: strategy}}).Ours(), strategy)
+	const strategy = "buffer.example.com/standby-capacity"
+	c := &buffers.Controller{Strategy: strategy}
+	for other, ours := range map[string]bool{strategy: true, "": false, "buffer.x-k8s.io/active-capacity": false, "buffer.gke.io/standby-capacity": false} {
+		require.Equal(t, ours, c.Serves(&buffers.CapacityBuffer{Spec: buffers.Spec{ProvisioningStrategy: other}}), other)
 	}
-	gone := buffer.CapacityBuffer{
+	gone := buffers.CapacityBuffer{
 		ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Now()}},
-		Spec:       buffer.Spec{ProvisioningStrategy: buffer.Strategy},
+		Spec:       buffers.Spec{ProvisioningStrategy: strategy},
 	}
-	require.False(t, gone.Ours())
+	require.False(t, c.Serves(&gone))
 }
 
 // site is a machine with four cores.
@@ -112,8 +114,8 @@ func site(id, zone string) *demand.Node {
 }
 
 // pool has machines such as "a" and "b" for the zones they are in, and room for more.
-func pool(name string, room int, machines ...string) buffer.Pool {
-	p := buffer.Pool{Supply: demand.Supply{Pool: name, MaxLaunches: room}}
+func pool(name string, room int, machines ...string) buffers.Stock {
+	p := buffers.Stock{Supply: demand.Supply{Pool: name, MaxLaunches: room}}
 	for i, zone := range machines {
 		p.Standby = append(p.Standby, site(fmt.Sprintf("%s-%d", name, i), zone))
 	}
@@ -124,82 +126,90 @@ func pool(name string, room int, machines ...string) buffer.Pool {
 	return p
 }
 
-func pods(name string, cpu int64, units int32) buffer.Asked {
-	return buffer.Asked{
+func pods(name string, cpu int64, units int32) buffers.Ask {
+	return buffers.Ask{
 		Key:   types.NamespacedName{Namespace: "default", Name: name},
 		Units: units,
 		Pod:   &demand.Pod{Namespace: "default", Name: name, Requests: demand.Resources{CPU: cpu}},
 	}
 }
 
-func ready(string) bool { return true }
+// ready has all standby machines of the pools on standby.
+func ready(in *buffers.Input) {
+	in.Ready = map[string]bool{}
+	for _, p := range in.Pools {
+		for _, n := range p.Standby {
+			in.Ready[n.Machine] = true
+		}
+	}
+}
 
 func TestBuffersTakeMachines(t *testing.T) {
 	t.Parallel()
-	inZone := func(a buffer.Asked, zone string) buffer.Asked {
+	inZone := func(a buffers.Ask, zone string) buffers.Ask {
 		a.Pod.NodeSelector = map[string]string{zoneLabel: "zone-" + zone}
 		return a
 	}
 	for name, c := range map[string]struct {
-		in       buffer.Input
+		in       buffers.Input
 		standby  map[string]map[string]int
 		outcomes []string
 	}{
 		"as many as their pods need": {
-			in:       buffer.Input{Buffers: []buffer.Asked{pods("web", 1500, 4)}, Pools: []buffer.Pool{pool("p", 5)}},
+			in:       buffers.Input{Buffers: []buffers.Ask{pods("web", 1500, 4)}, Pools: []buffers.Stock{pool("p", 5)}},
 			standby:  map[string]map[string]int{"p": {"": 2}},
 			outcomes: []string{"buffer default/web: 4 of 4 pods have room on standby machines: 2 of pool p, 4 of them once these have warmed up"},
 		},
 		"those that are there first, wherever they are": {
-			in:       buffer.Input{Buffers: []buffer.Asked{pods("web", 1500, 4)}, Pools: []buffer.Pool{pool("p", 5, "a", "b")}},
+			in:       buffers.Input{Buffers: []buffers.Ask{pods("web", 1500, 4)}, Pools: []buffers.Stock{pool("p", 5, "a", "b")}},
 			standby:  map[string]map[string]int{"p": {"": 2}},
 			outcomes: []string{"buffer default/web: 4 of 4 pods have room on standby machines: 2 of pool p"},
 		},
 		"of a zone if the pods are": {
-			in:       buffer.Input{Buffers: []buffer.Asked{inZone(pods("web", 4000, 2), "b"), pods("any", 4000, 1)}, Pools: []buffer.Pool{pool("p", 5, "a", "b")}},
+			in:       buffers.Input{Buffers: []buffers.Ask{inZone(pods("web", 4000, 2), "b"), pods("any", 4000, 1)}, Pools: []buffers.Stock{pool("p", 5, "a", "b")}},
 			standby:  map[string]map[string]int{"p": {"subnet-b": 2, "": 1}},
 			outcomes: []string{"buffer default/web: 2 of 2 pods have room on standby machines: 2 of pool p, 1 of them once these have warmed up", "buffer default/any: 1 of 1 pods have room on standby machines: 1 of pool p"},
 		},
 		"two share one": {
-			in:       buffer.Input{Buffers: []buffer.Asked{pods("x", 1000, 2), pods("y", 1000, 2)}, Pools: []buffer.Pool{pool("p", 5)}},
+			in:       buffers.Input{Buffers: []buffers.Ask{pods("x", 1000, 2), pods("y", 1000, 2)}, Pools: []buffers.Stock{pool("p", 5)}},
 			standby:  map[string]map[string]int{"p": {"": 1}},
 			outcomes: []string{"buffer default/x: 2 of 2 pods have room on standby machines: 1 of pool p, 2 of them once these have warmed up", "buffer default/y: 2 of 2 pods have room on standby machines: 1 of pool p, 2 of them once these have warmed up"},
 		},
 		"no more than the pool has room for": {
-			in:       buffer.Input{Buffers: []buffer.Asked{pods("web", 4000, 4)}, Pools: []buffer.Pool{pool("p", 1, "a")}},
+			in:       buffers.Input{Buffers: []buffers.Ask{pods("web", 4000, 4)}, Pools: []buffers.Stock{pool("p", 1, "a")}},
 			standby:  map[string]map[string]int{"p": {"": 2}},
 			outcomes: []string{"buffer default/web: 2 of 4 pods have room on standby machines: 2 of pool p, 1 of them once these have warmed up; pool p: all 1 standby machines and 1 launches are taken"},
 		},
 		"the rest of another pool": {
-			in:       buffer.Input{Buffers: []buffer.Asked{pods("web", 4000, 3)}, Pools: []buffer.Pool{pool("p", 1, "a"), pool("q", 1)}},
+			in:       buffers.Input{Buffers: []buffers.Ask{pods("web", 4000, 3)}, Pools: []buffers.Stock{pool("p", 1, "a"), pool("q", 1)}},
 			standby:  map[string]map[string]int{"p": {"": 2}, "q": {"": 1}},
 			outcomes: []string{"buffer default/web: 3 of 3 pods have room on standby machines: 2 of pool p, 1 of pool q, 2 of them once these have warmed up"},
 		},
 		"none for a pod that is too large": {
-			in:       buffer.Input{Buffers: []buffer.Asked{pods("web", 100_000, 1)}, Pools: []buffer.Pool{pool("p", 1)}},
+			in:       buffers.Input{Buffers: []buffers.Ask{pods("web", 100_000, 1)}, Pools: []buffers.Stock{pool("p", 1)}},
 			outcomes: []string{"buffer default/web: 0 of 1 pods have room; pool p: needs 100 cpu, the largest machine has 4 cpu"},
 		},
 		"none without a pool": {
-			in:       buffer.Input{Buffers: []buffer.Asked{pods("web", 1000, 1)}},
+			in:       buffers.Input{Buffers: []buffers.Ask{pods("web", 1000, 1)}},
 			outcomes: []string{"buffer default/web: 0 of 1 pods have room; there is no pool"},
 		},
 		"none for what cannot be known": {
-			in: buffer.Input{Buffers: []buffer.Asked{func() buffer.Asked {
+			in: buffers.Input{Buffers: []buffers.Ask{func() buffers.Ask {
 				a := pods("web", 1000, 1)
 				a.Pod.Unmodelled = []string{"a volume lives in a zone"}
 				return a
-			}()}, Pools: []buffer.Pool{pool("p", 1)}},
+			}()}, Pools: []buffers.Stock{pool("p", 1)}},
 			outcomes: []string{"buffer default/web: 0 of 1 pods have room; a volume lives in a zone"},
 		},
 		"away from pods that run": {
-			in: buffer.Input{
-				Buffers: []buffer.Asked{func() buffer.Asked {
+			in: buffers.Input{
+				Buffers: []buffers.Ask{func() buffers.Ask {
 					a := pods("web", 1000, 1)
 					a.Pod.Labels = map[string]string{"app": "web"}
 					a.Pod.AntiAffinity = []demand.PodTerm{{TopologyKey: zoneLabel, Selector: demand.Selector{{Key: "app", Operator: demand.In, Values: []string{"web"}}}}}
 					return a
 				}()},
-				Pools: []buffer.Pool{pool("p", 5, "a")},
+				Pools: []buffers.Stock{pool("p", 5, "a")},
 				Nodes: []*demand.Node{func() *demand.Node {
 					n := site("running", "a")
 					n.Pods = []*demand.Pod{{Namespace: "default", Name: "one", Labels: map[string]string{"app": "web"}}}
@@ -212,11 +222,11 @@ func TestBuffersTakeMachines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c.in.Ready = ready
+			ready(&c.in)
 			if c.standby == nil {
 				c.standby = map[string]map[string]int{}
 			}
-			r := buffer.Plan(c.in)
+			r := buffers.Plan(c.in)
 			require.Empty(t, cmp.Diff(c.standby, r.Standby))
 			var got []string
 			for _, o := range r.Outcomes {
@@ -230,32 +240,33 @@ func TestBuffersTakeMachines(t *testing.T) {
 // TestAMachineThatWarmsUpIsNotReady: it counts, and the buffer is not Ready.
 func TestAMachineThatWarmsUpIsNotReady(t *testing.T) {
 	t.Parallel()
-	in := buffer.Input{
-		Buffers: []buffer.Asked{pods("web", 4000, 2)},
-		Pools:   []buffer.Pool{pool("p", 0, "a", "a")},
-		Ready:   func(id string) bool { return id == "p-0" },
+	in := buffers.Input{
+		Buffers: []buffers.Ask{pods("web", 4000, 2)},
+		Pools:   []buffers.Stock{pool("p", 0, "a", "a")},
+		Ready:   map[string]bool{"p-0": true},
 	}
-	o := buffer.Plan(in).Outcomes[0]
+	in.Buffers[0].Generation = 3
+	o := buffers.Plan(in).Outcomes[0]
 	require.Equal(t, [3]int32{1, 1, 0}, [3]int32{o.Ready, o.Coming, o.Missing})
-	var s buffer.Status
-	s.Report(&buffer.TemplateRef{Name: "t"}, 3, 2, o)
-	require.True(t, meta.IsStatusConditionTrue(s.Conditions, buffer.ConditionProvisioning))
-	require.Equal(t, "WarmingUp", meta.FindStatusCondition(s.Conditions, buffer.ConditionReady).Reason)
+	var s buffers.Status
+	s.Report(&buffers.TemplateRef{Name: "t"}, o)
+	require.True(t, meta.IsStatusConditionTrue(s.Conditions, buffers.ConditionProvisioning))
+	require.Equal(t, "WarmingUp", meta.FindStatusCondition(s.Conditions, buffers.ConditionReady).Reason)
 	require.Equal(t, int32(2), *s.Replicas)
 	require.Equal(t, int64(3), *s.PodTemplateGeneration)
-	s.Refuse(&buffer.Error{Reason: "PodTemplateNotFound", Message: "gone"})
+	s.Refuse(&buffers.Error{Reason: "PodTemplateNotFound", Message: "gone"})
 	require.Nil(t, s.Replicas)
 	require.Nil(t, s.PodTemplateRef)
-	for _, kind := range buffer.Conditions() {
+	for _, kind := range buffers.Conditions() {
 		require.Equal(t, "PodTemplateNotFound", meta.FindStatusCondition(s.Conditions, kind).Reason)
 	}
 }
 
 func TestAVeryLargeBufferCostsNoMoreThanItsBound(t *testing.T) {
 	t.Parallel()
-	in := buffer.Input{Buffers: []buffer.Asked{pods("web", 1, 1<<31-1)}, Pools: []buffer.Pool{pool("p", 1000)}, Ready: ready}
-	o := buffer.Plan(in).Outcomes[0]
-	require.Equal(t, int32(buffer.MaxUnits), o.Coming)
+	in := buffers.Input{Buffers: []buffers.Ask{pods("web", 1, 1<<31-1)}, Pools: []buffers.Stock{pool("p", 1000)}}
+	o := buffers.Plan(in).Outcomes[0]
+	require.Equal(t, int32(buffers.MaxUnits), o.Coming)
 	require.Contains(t, o.String(), "at most 20000 are planned for")
 }
 
@@ -268,7 +279,7 @@ func TestAPlanIsBoundedAndItsEndIsAPlanOfItself(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for round := range 500 {
-		in := buffer.Input{Ready: ready}
+		in := buffers.Input{}
 		for i := range 1 + r.IntN(4) {
 			a := pods(fmt.Sprint(i), int64(500+r.IntN(4000)), int32(r.IntN(12))) //nolint:gosec // small
 			if r.IntN(3) == 0 {
@@ -283,7 +294,8 @@ func TestAPlanIsBoundedAndItsEndIsAPlanOfItself(t *testing.T) {
 			}
 			in.Pools = append(in.Pools, pool(fmt.Sprint(i), r.IntN(8), machines...))
 		}
-		first := buffer.Plan(in)
+		ready(&in)
+		first := buffers.Plan(in)
 		for i, o := range first.Outcomes {
 			require.Equal(t, in.Buffers[i].Units, o.Ready+o.Coming+o.Missing, "round %d", round)
 		}
@@ -314,7 +326,8 @@ func TestAPlanIsBoundedAndItsEndIsAPlanOfItself(t *testing.T) {
 			}
 			require.GreaterOrEqual(t, p.MaxLaunches, 0, "round %d", round)
 		}
-		second := buffer.Plan(in)
+		ready(&in)
+		second := buffers.Plan(in)
 		for i, o := range second.Outcomes {
 			require.Zero(t, o.Coming, "round %d: %s was %s", round, o, first.Outcomes[i])
 			require.Equal(t, first.Outcomes[i].Missing, o.Missing, "round %d", round)

@@ -1,4 +1,4 @@
-package buffer
+package buffers
 
 import (
 	"errors"
@@ -11,36 +11,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Conditions are the types that are written here.
-func Conditions() []string {
+// conditions are the types that are written here.
+func conditions() []string {
 	return []string{ConditionReadyForProvisioning, ConditionProvisioning, ConditionReady}
 }
 
-// Refuse writes into the status why a buffer cannot be served.
-func (s *Status) Refuse(err error) {
-	s.mark(nil, nil, nil)
+// refuse writes into the status why a buffer cannot be served.
+func (s *Status) refuse(strategy string, err error) {
+	*s = Status{ProvisioningStrategy: &strategy, Conditions: s.Conditions}
 	reason := "Error"
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := errors.AsType[*refusal](err); ok {
 		reason = e.Reason
 	}
-	for _, kind := range Conditions() {
+	for _, kind := range conditions() {
 		s.set(kind, false, reason, err.Error())
 	}
 }
 
-// Report writes into the status what becomes of a buffer. The template is nil for that of
+// report writes into the status what becomes of a buffer. The template is nil for that of
 // a workload.
-func (s *Status) Report(template *TemplateRef, generation int64, units int32, o Outcome) {
-	var seen *int64
+func (s *Status) report(strategy string, template *TemplateRef, o outcome) {
+	units := o.Ask.Units
+	*s = Status{ProvisioningStrategy: &strategy, PodTemplateRef: template, Replicas: &units, Conditions: s.Conditions}
 	if template != nil {
-		seen = &generation
+		s.PodTemplateGeneration = &o.Ask.Generation
 	}
-	s.mark(template, seen, &units)
 	s.set(ConditionReadyForProvisioning, true, "Resolved", fmt.Sprintf("standby machines are kept with room for %d pods", units))
 	placed := o.Ready + o.Coming
 	where := o.where()
 	if o.Missing > 0 {
-		message := fmt.Sprintf("%d of %d pods have room%s; %s", placed, units, where, o.why(units))
+		message := fmt.Sprintf("%d of %d pods have room%s; %s", placed, units, where, o.why())
 		s.set(ConditionProvisioning, false, "DoesNotFit", message)
 		s.set(ConditionReady, false, "DoesNotFit", message)
 		return
@@ -58,11 +58,6 @@ func (s *Status) Report(template *TemplateRef, generation int64, units int32, o 
 	s.set(ConditionReady, true, "OnStandby", fmt.Sprintf("%d pods have room%s", placed, where))
 }
 
-func (s *Status) mark(template *TemplateRef, generation *int64, units *int32) {
-	strategy := Strategy
-	s.ProvisioningStrategy, s.PodTemplateRef, s.PodTemplateGeneration, s.Replicas = &strategy, template, generation, units
-}
-
 func (s *Status) set(kind string, is bool, reason, message string) {
 	status := metav1.ConditionFalse
 	if is {
@@ -74,7 +69,7 @@ func (s *Status) set(kind string, is bool, reason, message string) {
 }
 
 // where says whose machines have the room.
-func (o *Outcome) where() string {
+func (o *outcome) where() string {
 	parts := make([]string, 0, len(o.Pools))
 	for _, pool := range slices.Sorted(maps.Keys(o.Pools)) {
 		parts = append(parts, fmt.Sprintf("%d of pool %s", o.Pools[pool], pool))
@@ -86,7 +81,7 @@ func (o *Outcome) where() string {
 }
 
 // why says why pods are missing.
-func (o *Outcome) why(units int32) string {
+func (o *outcome) why() string {
 	var parts []string
 	for _, r := range o.Reasons {
 		text := r.Message
@@ -95,8 +90,8 @@ func (o *Outcome) why(units int32) string {
 		}
 		parts = append(parts, text)
 	}
-	if units > MaxUnits {
-		parts = append(parts, fmt.Sprintf("at most %d are planned for", MaxUnits))
+	if o.Ask.Units > maxUnits {
+		parts = append(parts, fmt.Sprintf("at most %d are planned for", maxUnits))
 	}
 	if len(parts) == 0 {
 		return "there is no pool"
@@ -105,14 +100,16 @@ func (o *Outcome) why(units int32) string {
 }
 
 // String says for people what becomes of a buffer.
-func (o Outcome) String() string {
-	units := o.Ready + o.Coming + o.Missing
-	text := fmt.Sprintf("buffer %s: %d of %d pods have room%s", o.Key, o.Ready+o.Coming, units, o.where())
+func (o outcome) String() string {
+	if o.Ask.Err != nil {
+		return fmt.Sprintf("buffer %s: %s", o.Ask.Key, o.Ask.Err)
+	}
+	text := fmt.Sprintf("buffer %s: %d of %d pods have room%s", o.Ask.Key, o.Ready+o.Coming, o.Ask.Units, o.where())
 	if o.Coming > 0 {
 		text += fmt.Sprintf(", %d of them once these have warmed up", o.Coming)
 	}
 	if o.Missing > 0 {
-		text += "; " + o.why(units)
+		text += "; " + o.why()
 	}
 	return text
 }

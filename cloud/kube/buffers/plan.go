@@ -1,4 +1,6 @@
-package buffer
+//trueup:pure
+
+package buffers
 
 import (
 	"cmp"
@@ -15,21 +17,23 @@ const (
 	zone     = "topology.kubernetes.io/zone"
 )
 
-// MaxUnits is how many pods of one buffer are planned for. A larger buffer has room for
+// maxUnits is how many pods of one buffer are planned for. A larger buffer has room for
 // that many at most.
-const MaxUnits = 20_000
+const maxUnits = 20_000
 
-// Asked is what one buffer asks for.
-type Asked struct {
+// ask is what one buffer asks for, or why it cannot be known.
+type ask struct {
 	Key types.NamespacedName
-	// Pod is the pod of the template.
-	Pod *demand.Pod
-	// Units is the number of such pods that must have room.
+	// Pod is the pod of the template, and Units the number of such pods that must have room.
+	Pod   *demand.Pod
 	Units int32
+	// Generation is that of the PodTemplate.
+	Generation int64
+	Err        error
 }
 
-// Pool is what a pool has and can have.
-type Pool struct {
+// stock is what a pool has and can have.
+type stock struct {
 	// Supply has the good standby machines, and those that will be ones, and what can be
 	// launched now. MaxLaunches is for how many more machines the pool has room.
 	demand.Supply
@@ -38,29 +42,29 @@ type Pool struct {
 	Every []demand.NodeTemplate
 }
 
-// Input is what a plan is made of. Nothing of it is written.
-type Input struct {
-	Buffers []Asked
-	Pools   []Pool
+// input is what a plan is made of. Nothing of it is written.
+type input struct {
+	Buffers []ask
+	Pools   []stock
 	// Nodes are the others, with their pods. No pod of a buffer is placed on them: they
 	// matter to pods that want to be near others, or away from them.
 	Nodes      []*demand.Node
 	Namespaces map[string]map[string]string
-	// Ready reports whether the machine of that id is on standby now.
-	Ready func(machine string) bool
+	// Ready has the machines that are on standby now.
+	Ready map[string]bool
 }
 
-// Result is what the buffers take.
-type Result struct {
+// result is what the buffers take.
+type result struct {
 	// Standby is what [cloud.Want] has of it, by pool.
 	Standby map[string]map[string]int
 	// Outcomes has one for each buffer, in the order of the input.
-	Outcomes []Outcome
+	Outcomes []outcome
 }
 
-// Outcome is what becomes of one buffer.
-type Outcome struct {
-	Key types.NamespacedName
+// outcome is what becomes of one buffer.
+type outcome struct {
+	Ask ask
 	// Ready pods have room on machines that are on standby, Coming ones on others, and
 	// Missing ones nowhere.
 	Ready, Coming, Missing int32
@@ -77,19 +81,21 @@ type machine struct {
 	number             int
 }
 
-// Plan says which standby machines the buffers take. It is pure: the same input gives the
-// same result.
-func Plan(in Input) Result {
-	r := Result{Standby: map[string]map[string]int{}, Outcomes: make([]Outcome, len(in.Buffers))}
+// plan says which standby machines the buffers take.
+func plan(in input) result {
+	r := result{Standby: map[string]map[string]int{}, Outcomes: make([]outcome, len(in.Buffers))}
 	need := demand.Input{Namespaces: in.Namespaces}
 	index := make(map[*demand.Pod]int, len(in.Buffers))
 	order := priorities(in)
 	for i, b := range in.Buffers {
+		if r.Outcomes[i].Ask = b; b.Err != nil {
+			continue
+		}
 		pod := *b.Pod // a buffer is known by its pod
 		pod.Priority = order[i]
 		index[&pod] = i
-		units := min(b.Units, MaxUnits)
-		r.Outcomes[i] = Outcome{Key: b.Key, Missing: b.Units - units, Pools: map[string]int{}}
+		units := min(b.Units, maxUnits)
+		r.Outcomes[i].Missing, r.Outcomes[i].Pools = b.Units-units, map[string]int{}
 		for range units {
 			need.Pods = append(need.Pods, &pod)
 		}
@@ -115,7 +121,7 @@ func Plan(in Input) Result {
 			m.id = p.Node.Machine
 			zones[m.id] = p.Node.Labels[zone]
 		}
-		if m.id != "" && in.Ready(m.id) {
+		if in.Ready[m.id] {
 			r.Outcomes[i].Ready++
 		} else {
 			r.Outcomes[i].Coming++
@@ -138,7 +144,7 @@ func Plan(in Input) Result {
 		o.Missing++
 		o.Reasons = []demand.Reason{{Message: p.Unmodelled[0]}}
 	}
-	pools := map[string]*Pool{}
+	pools := map[string]*stock{}
 	for i := range in.Pools {
 		pools[in.Pools[i].Pool] = &in.Pools[i]
 	}
@@ -161,13 +167,16 @@ func Plan(in Input) Result {
 // priorities orders the buffers: by the priority of their pods, and of those that are equal
 // the ones first that can be in few places. Otherwise pods that may be anywhere would be
 // planned for the machines of a place, and machines would stay unused elsewhere.
-func priorities(in Input) []int32 {
+func priorities(in input) []int32 {
 	type rank struct {
 		priority int32
 		places   int
 	}
 	ranks := make([]rank, len(in.Buffers))
 	for i, b := range in.Buffers {
+		if b.Err != nil {
+			continue
+		}
 		ranks[i].priority = b.Pod.Priority
 		for j := range in.Pools {
 			if p := &in.Pools[j]; !bound(b.Pod, p) {
@@ -196,7 +205,7 @@ func priorities(in Input) []int32 {
 }
 
 // templateOf returns the first template of a zone.
-func (p *Pool) templateOf(name string) string {
+func (p *stock) templateOf(name string) string {
 	for _, t := range p.Every {
 		if t.Node.Labels[zone] == name {
 			return t.Name
@@ -207,7 +216,7 @@ func (p *Pool) templateOf(name string) string {
 
 // bound reports whether it matters to a pod which machine of the pool it is on: its rules
 // do not admit all of them, or concern a whole zone.
-func bound(pod *demand.Pod, pool *Pool) bool {
+func bound(pod *demand.Pod, pool *stock) bool {
 	for i := range pool.Every {
 		if !pod.CanRunOn(&pool.Every[i].Node) {
 			return true
@@ -218,9 +227,9 @@ func bound(pod *demand.Pod, pool *Pool) bool {
 		slices.ContainsFunc(slices.Concat(pod.Affinity, pod.AntiAffinity), func(t demand.PodTerm) bool { return beyond(t.TopologyKey) })
 }
 
-// ByNodes reports whether pods that run already matter to one of the buffers.
-func ByNodes(buffers []Asked) bool {
-	return slices.ContainsFunc(buffers, func(a Asked) bool {
-		return len(a.Pod.Affinity)+len(a.Pod.AntiAffinity)+len(a.Pod.Spread) > 0
+// byNodes reports whether pods that run already matter to one of the buffers.
+func byNodes(buffers []ask) bool {
+	return slices.ContainsFunc(buffers, func(a ask) bool {
+		return a.Err == nil && len(a.Pod.Affinity)+len(a.Pod.AntiAffinity)+len(a.Pod.Spread) > 0
 	})
 }

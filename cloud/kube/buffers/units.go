@@ -1,4 +1,6 @@
-package buffer
+//trueup:pure
+
+package buffers
 
 import (
 	"fmt"
@@ -11,24 +13,21 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
-// Error is why a buffer cannot be served. It becomes a condition.
-type Error struct {
-	// Reason is one CamelCase word.
-	Reason string
-	// Message names the field, its value and what would be right.
-	Message string
+// refusal is why a buffer cannot be served. It becomes a condition.
+type refusal struct {
+	Reason  string // one CamelCase word
+	Message string // names the field, its value and what would be right
 }
 
-// Error returns the message.
-func (e *Error) Error() string { return e.Message }
+func (e *refusal) Error() string { return e.Message }
 
 func wrong(reason, format string, args ...any) error {
-	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	return &refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Reference returns which template the buffer names: one of the two is not nil. It returns
-// an *Error if there is none, or if there are two.
-func (b *CapacityBuffer) Reference() (*TemplateRef, *ScalableRef, error) {
+// reference returns which template the buffer names: one of the two is not nil. It returns
+// a *refusal if there is none, or if there are two.
+func (b *CapacityBuffer) reference() (*TemplateRef, *ScalableRef, error) {
 	template, scalable := b.Spec.PodTemplateRef, b.Spec.ScalableRef
 	switch {
 	case template == nil && scalable == nil:
@@ -49,10 +48,10 @@ func (b *CapacityBuffer) Reference() (*TemplateRef, *ScalableRef, error) {
 	return template, scalable, nil
 }
 
-// Units returns the number of pods that must have room. The pod comes from the template,
-// and current is the number of replicas of the workload. It returns an *Error if the spec
+// units returns the number of pods that must have room. The pod comes from the template,
+// and current is the number of replicas of the workload. It returns a *refusal if the spec
 // sets no number.
-func (b *CapacityBuffer) Units(pod *demand.Pod, current int32) (int32, error) {
+func (b *CapacityBuffer) units(pod *demand.Pod, current int32) (int32, error) {
 	spec := b.Spec
 	units := int32(-1)
 	if spec.Replicas != nil {

@@ -1,0 +1,79 @@
+package buffers_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/buffers"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
+)
+
+const domain nodes.Domain = "buffers.example.com"
+
+// stocked returns a Controller that sees these Nodes, and the pool web, which may have five machines.
+func stocked(machines ...*corev1.Node) (*buffers.Controller, *pools.Pool) {
+	loop := &pools.ScaleUp{Cluster: nodes.New(domain, nodes.Zoned("fake", nil), func([]string, bool) {})}
+	for _, n := range machines {
+		loop.Cluster.SawNode(n)
+	}
+	return &buffers.Controller{ScaleUp: loop}, &pools.Pool{
+		Spec: cloud.Pool{Size: 5}, Nodes: nodes.Pool{Domain: domain, Name: "web", UID: "u"}, Memory: &cloud.SharedMemory{},
+	}
+}
+
+// machine is the Node of a machine of the pool web, which has attested its warm-up.
+func machine(id string, state cloud.State, since string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        id,
+			Labels:      map[string]string{domain.PoolLabel(): "web", domain.StateLabel(): string(state), string(domain) + "/state-since": since},
+			Annotations: map[string]string{domain.AttestedAnnotation(): `{"bootID":"b"}`},
+		},
+		Spec: corev1.NodeSpec{ProviderID: "fake:///zone-a/" + id},
+	}
+}
+
+func TestForBuffersAMachineThatWarmsUpIsStockAndDoesNotComeAsWell(t *testing.T) {
+	t.Parallel()
+	c, pool := stocked(machine("i-1", cloud.StateWarmup, "1"))
+	pool.Plan = cloud.Plan{Counts: cloud.Counts{Coming: 1, Total: 1}}
+	in := c.Input([]buffers.Ask{{Pod: &demand.Pod{}, Units: 1}}, map[string]*pools.Pool{"web": pool})
+	require.Len(t, in.Pools, 1)
+	require.Len(t, in.Pools[0].Standby, 1)
+	require.Zero(t, in.Pools[0].Coming)
+	require.Equal(t, 4, in.Pools[0].MaxLaunches)
+}
+
+func TestForBuffersMachinesOnStandbyComeBeforeThoseThatWarmUp(t *testing.T) {
+	t.Parallel()
+	c, pool := stocked(machine("i-1", cloud.StateWarmup, "1"), machine("i-2", cloud.StateStandby, "2"))
+	in := c.Input([]buffers.Ask{{Pod: &demand.Pod{}, Units: 1}}, map[string]*pools.Pool{"web": pool})
+	require.Len(t, in.Pools[0].Standby, 2)
+	require.Equal(t, "i-2", in.Pools[0].Standby[0].Machine)
+	require.Equal(t, map[string]bool{"i-2": true}, in.Ready)
+}
+
+// TestForBuffersOnlyGoodMachinesCount has standby machines that a pass replaces: they take room, and are no stock.
+func TestForBuffersOnlyGoodMachinesCount(t *testing.T) {
+	t.Parallel()
+	unproven, partly := machine("i-2", cloud.StateStandby, "2"), machine("i-3", cloud.StateStandby, "3")
+	unproven.Annotations = nil
+	partly.Annotations[domain.AttestedAnnotation()] = `{"bootID":"b","failed":["image"]}`
+	c, pool := stocked(machine("i-1", cloud.StateStandby, "1"), unproven, partly, machine("i-4", cloud.StateStandby, "4"))
+	pool.Memory.Take([]cloud.Instance{{ID: "i-1"}, {ID: "i-4"}}, time.Now())
+	pool.Drifted = func(i cloud.Instance) bool { return i.ID == "i-1" }
+	all := map[string]*pools.Pool{"web": pool}
+	in := c.Input([]buffers.Ask{{Pod: &demand.Pod{}, Units: 1}}, all)
+	require.Equal(t, map[string]bool{"i-4": true}, in.Ready)
+	require.Equal(t, 1, in.Pools[0].MaxLaunches)
+	pool.Spec.BestEffortImages = true
+	in = c.Input([]buffers.Ask{{Pod: &demand.Pod{}, Units: 1}}, all)
+	require.Equal(t, map[string]bool{"i-3": true, "i-4": true}, in.Ready)
+}

@@ -21,12 +21,16 @@ func Plan(in Input) result { return plan(in) }
 
 func (c *Controller) Input(asks []Ask, all map[string]*pools.Pool) Input { return c.input(asks, all) }
 
-func (b *CapacityBuffer) Units(pod *demand.Pod, current int32) (int32, error) { return b.units(pod, current) }
+func (b *CapacityBuffer) Units(pod *demand.Pod, current int32) (int32, error) {
+	return b.units(pod, current)
+}
 
 func (b *CapacityBuffer) Reference() (*TemplateRef, *ScalableRef, error) { return b.reference() }
 
 func (c *Controller) Serves(b *CapacityBuffer) bool { return c.serves(b) }
 
-func (s *Status) Report(template *TemplateRef, o outcome) { s.report("example.com/standby", template, o) }
+func (s *Status) Report(template *TemplateRef, o outcome) {
+	s.report("example.com/standby", template, o)
+}
 
 func (s *Status) Refuse(err error) { s.refuse("example.com/standby", err) }

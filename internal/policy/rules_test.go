@@ -49,6 +49,8 @@ var budgets = map[string]budget{
 	// Nodes are written by a dynamic client, as apply writes objects.
 	"cloud/kube/nodes": {limit: 160},
 	"cloud/kube/pools": {like: "cloud/kube/nodes"},
+	// It watches as reconcile/kube does.
+	"cloud/kube/buffers": {limit: 160},
 	// For tests of any controller, whatever it is built on.
 	"reconcile/simtest": {},
 	"snapshot":          {like: "internal/httpretry"},

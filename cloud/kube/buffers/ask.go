@@ -87,21 +87,18 @@ func (c *Controller) template(
 	case err != nil:
 		return nil, 0, 0, err
 	}
-	if ref != nil {
-		t := &corev1.PodTemplate{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, t); err != nil {
-			return nil, 0, 0, fmt.Errorf("PodTemplate %q: %w", ref.Name, err)
-		}
-		return &t.Template, t.Generation, 0, nil
-	}
 	var w struct {
-		Spec struct {
+		Template corev1.PodTemplateSpec `json:"template"` // of a PodTemplate
+		Spec     struct {
 			Replicas *int32                 `json:"replicas"`
 			Template corev1.PodTemplateSpec `json:"template"`
 		} `json:"spec"`
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &w); err != nil {
-		return nil, 0, 0, fmt.Errorf("%s %q: %w", scalable.Kind, scalable.Name, err)
+	switch err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &w); {
+	case err != nil:
+		return nil, 0, 0, fmt.Errorf("%s %q: %w", found.GetKind(), found.GetName(), err)
+	case ref != nil:
+		return &w.Template, found.GetGeneration(), 0, nil
 	}
 	current = 1
 	if w.Spec.Replicas != nil {

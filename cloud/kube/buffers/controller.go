@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,27 +35,29 @@ type Controller struct {
 	// Strategy is the provisioningStrategy of the buffers that are served, such as
 	// buffer.example.com/standby-capacity. Required.
 	Strategy string
-	// ScaleUp has the cluster and the pools, and knows which machines are being started. Its Look is
-	// called with a pool of which the buffers take another number of machines. Required.
+	// ScaleUp has the cluster, the pools and the machines that are being started. Its Look is called
+	// with each pool of which the buffers take another number of machines than before. Required.
 	ScaleUp *pools.ScaleUp
-	// Seen returns an error until every Node, pod and pool was looked at: what was not would be
-	// missing in a plan. It is called before each plan of Start. Default nil: they are always.
+	// Seen returns an error until every Node, pod and pool has been looked at: the others would be
+	// missing in a plan. Start calls it before each plan. It must not block. Default nil: all have been.
 	Seen func() error
-	// Events receives one about each buffer for which not all pods have room. Default nil: none.
+	// Events receives an Event when a buffer cannot be served, or not all of its pods have room, with
+	// another reason than before. Default nil: no Events.
 	Events *kube.Events
-	// Logger receives when the definition comes and goes, and what the watches log. Default nil,
-	// which is silent.
+	// Logger receives a line when the definition comes or goes, and the lines of the watches. Default
+	// nil, which is silent.
 	Logger *slog.Logger
-	// Workers is how many buffers are worked on at a time. Default 2.
+	// Workers is the number of buffers that are reconciled at a time. Default 2.
 	Workers int
 	// Backoff delays the repetition of a pass that failed. Default as of [kube.Controller].
 	Backoff reconcile.Backoff
-	// Replan is how often the buffers are looked at although nothing changes: a zone may have
-	// capacity again. Default 30s.
+	// Replan is the time between two plans while nothing changes: a zone may have capacity again.
+	// Default 30s.
 	Replan time.Duration
-	// Pause is the time between two looks at the buffers, at least. Default 200ms.
+	// Pause is the min time between two plans. Each reads all buffers and their templates: 100 take
+	// about 8 ms. Default 200ms.
 	Pause time.Duration
-	// Dry writes nothing, for [Controller.Preview].
+	// Dry is set for [Controller.Preview]: neither a status nor an Event is written.
 	Dry bool
 
 	once        sync.Once
@@ -62,11 +65,11 @@ type Controller struct {
 	definitions kube.Controller[*definition]
 	wake        chan struct{}
 	turned      chan struct{} // the definition has changed
+	// objects has the buffers and what they refer to while the API server has them. Each definition gets
+	// another one: the buffers of a deleted definition are deleted with it.
+	objects atomic.Pointer[kube.Controller[*CapacityBuffer]]
 
 	mu sync.Mutex
-	// objects has the buffers and what they refer to while the API server has them: another one each
-	// time, since nothing is left of them once the definition is deleted.
-	objects *kube.Controller[*CapacityBuffer]
 	// outcomes and standby are of the last plan, nil before the first. standby has each pool of
 	// the plan by its UID, and how many of its machines are kept by template.
 	outcomes map[types.NamespacedName]outcome
@@ -83,7 +86,7 @@ func (c *Controller) prepare() {
 	})
 }
 
-// Wake asks for a look at the buffers: after a change of a pod, a Node or a pool. It never blocks.
+// Wake asks for a plan, after a change of a pod, a Node or a pool. It never blocks.
 func (c *Controller) Wake() {
 	c.prepare()
 	signal(c.wake)
@@ -96,8 +99,9 @@ func signal(to chan struct{}) {
 	}
 }
 
-// Standby returns how many standby machines of a pool are kept for buffers, as [cloud.Want] has it. known
-// is false until it is known what the buffers take of the pool: it should then terminate none.
+// Standby returns how many standby machines of a pool are kept for buffers, by template, as in [cloud.Want].
+// The caller must not change the map. known is false while no plan has the pool, which should then terminate
+// no surplus. It is true in a cluster without the definition.
 func (c *Controller) Standby(pool *pools.Pool) (keep map[string]int, known bool) {
 	served, err := c.served()
 	if err == nil && !served {
@@ -124,9 +128,7 @@ func (c *Controller) serve(ctx context.Context) error {
 	for c.wait(ctx, true) {
 		c.logger.InfoContext(ctx, "capacity buffers are served")
 		objects := c.newObjects()
-		c.mu.Lock()
-		c.objects = objects
-		c.mu.Unlock()
+		c.objects.Store(objects)
 		running, stop := context.WithCancel(ctx)
 		group := reconcile.Group{Members: []reconcile.Member{
 			{Name: "objects", Starter: objects},
@@ -143,9 +145,7 @@ func (c *Controller) serve(ctx context.Context) error {
 			return err
 		}
 		c.logger.InfoContext(ctx, "capacity buffers are not served any more")
-		c.mu.Lock()
-		c.objects = nil
-		c.mu.Unlock()
+		c.objects.Store(nil)
 		c.use(c.ScaleUp.Pools(), nil, nil)
 	}
 	return nil
@@ -176,7 +176,7 @@ func (c *Controller) newObjects() *kube.Controller[*CapacityBuffer] {
 	return objects
 }
 
-// plans looks at the buffers whenever something has changed.
+// plans makes a plan whenever something has changed.
 func (c *Controller) plans(ctx context.Context) error {
 	pause := cmp.Or(c.Pause, 200*time.Millisecond)
 	timer := time.NewTimer(0)
@@ -201,14 +201,12 @@ func (c *Controller) plans(ctx context.Context) error {
 	}
 }
 
-// plan decides which standby machines the buffers take. The error is why that is not known.
+// plan makes a plan of what the API server and the pools have now. The error is why that is not complete.
 func (c *Controller) plan() error {
 	if served, err := c.served(); err != nil || !served {
 		return err
 	}
-	c.mu.Lock()
-	objects := c.objects
-	c.mu.Unlock()
+	objects := c.objects.Load()
 	if objects == nil {
 		return errUnread
 	}
@@ -225,23 +223,23 @@ func (c *Controller) plan() error {
 			asks = append(asks, c.resolve(objects, o))
 		}
 	}
-	pools := c.ScaleUp.Pools()
-	made := plan(c.input(asks, pools))
-	outcomes, standby := make(map[types.NamespacedName]outcome, len(asks)), make(map[string]map[string]int, len(pools))
+	supply := c.ScaleUp.Pools()
+	made := plan(c.input(asks, supply))
+	outcomes, standby := make(map[types.NamespacedName]outcome, len(asks)), make(map[string]map[string]int, len(supply))
 	for _, o := range made.Outcomes {
 		outcomes[o.Ask.Key] = o
 	}
-	for name, p := range pools {
+	for name, p := range supply {
 		standby[p.Nodes.UID] = made.Standby[name]
 	}
-	objects.Add(c.use(pools, outcomes, standby)...)
+	objects.Add(c.use(supply, outcomes, standby)...)
 	return nil
 }
 
 var errUnread = errors.New("the CapacityBuffers are not read yet")
 
-// use replaces the last plan, and has the pools looked at of which it takes another number of machines. It
-// returns the buffers with another outcome.
+// use replaces the last plan, and asks for passes of the pools of which it takes another number of machines.
+// It returns the buffers with another outcome.
 func (c *Controller) use(
 	all map[string]*pools.Pool, outcomes map[types.NamespacedName]outcome, standby map[string]map[string]int,
 ) (changed []types.NamespacedName) {
@@ -263,8 +261,8 @@ func (c *Controller) use(
 	return changed
 }
 
-// Preview plans once what the buffers take, while Start runs, with a line about each of them: of a Controller
-// with Dry. [Controller.Standby] has it from then on. If ctx ends before it is known, the error is why.
+// Preview makes one plan while Start runs, and returns a line for each buffer. [Controller.Standby] returns the
+// results of that plan. The error is why there is none when ctx ends. It does not wait for Seen.
 func (c *Controller) Preview(ctx context.Context) (string, error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -384,6 +384,11 @@ func TestAStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 		require.Equal(w, []string{"patch capacitybuffers.autoscaling.x-k8s.io/status team/web"}, writes())
 		w.keeps("web", 3)
 		require.Equal(w, []string{"web"}, w.looked())
+		generation := *w.status("web").PodTemplateGeneration
+		w.apply(templates, `{apiVersion: v1, kind: PodTemplate, metadata: {name: web, namespace: team},
+  template: {spec: {hostname: other, containers: [{name: c, image: x, resources: {requests: {cpu: 4}}}]}}}`)
+		require.Equal(w, generation+1, *w.status("web").PodTemplateGeneration)
+		require.Len(w, writes(), 1, "the outcome of another template is the same")
 		w.bufferOf("web", "buffer.x-k8s.io/active-capacity", "podTemplateRef: {name: web}, replicas: 3")
 		w.keeps("web", 0)
 		require.Empty(w, writes(), "it is another controller's")

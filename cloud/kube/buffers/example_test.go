@@ -61,11 +61,6 @@ func Example() {
 	go func() { done <- controller.Start(ctx) }()
 
 	err = errors.Join(
-		create(ctx, client.Resource(definitions), map[string]any{
-			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": buffers.Definition},
-			"spec":   map[string]any{"versions": []any{map[string]any{"name": buffers.Version, "served": true}}},
-			"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
-		}),
 		create(ctx, client.Resource(templates).Namespace("team"), &corev1.PodTemplate{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodTemplate"}, ObjectMeta: metav1.ObjectMeta{Name: "web"},
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -79,6 +74,12 @@ func Example() {
 			Spec: buffers.Spec{
 				ProvisioningStrategy: controller.Strategy, PodTemplateRef: &buffers.TemplateRef{Name: "web"}, Replicas: new(int32(3)),
 			},
+		}),
+		// Until the definition is there, the Controller watches nothing else.
+		create(ctx, client.Resource(definitions), map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": buffers.Definition},
+			"spec":   map[string]any{"versions": []any{map[string]any{"name": buffers.Version, "served": true}}},
+			"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
 		}),
 	)
 	if err != nil {

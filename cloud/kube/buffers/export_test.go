@@ -7,17 +7,19 @@ import (
 
 // What tests see of a plan.
 type (
-	Ask   = ask
-	Stock = stock
-	Input = input
-	Error = refusal
+	Ask     = ask
+	Stock   = stock
+	Input   = input
+	Result  = result
+	Outcome = outcome
+	Error   = refusal
 )
 
 const MaxUnits = maxUnits
 
 func Conditions() []string { return conditions() }
 
-func Plan(in Input) result { return plan(in) }
+func Plan(in Input) Result { return plan(in) }
 
 func (c *Controller) Input(asks []Ask, all map[string]*pools.Pool) Input { return c.input(asks, all) }
 
@@ -29,7 +31,7 @@ func (b *CapacityBuffer) Reference() (*TemplateRef, *ScalableRef, error) { retur
 
 func (c *Controller) Serves(b *CapacityBuffer) bool { return c.serves(b) }
 
-func (s *Status) Report(template *TemplateRef, o outcome) {
+func (s *Status) Report(template *TemplateRef, o Outcome) {
 	s.report("example.com/standby", template, o)
 }
 

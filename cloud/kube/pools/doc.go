@@ -14,5 +14,7 @@
 // [ScaleUp.Consolidate] says which running machines are not needed, and [Announced] what the cloud
 // announces of machines; a pass drains both kinds.
 //
+// Package buffers keeps standby machines for CapacityBuffers of the pools that [ScaleUp] has.
+//
 // Package nodes has the parts that read and write Nodes, package cloud the plan.
 package pools

@@ -2,13 +2,13 @@
 // stopped, and starts them when pods need them.
 //
 // Package cloud decides what happens to machines, and carries it out; nodes has what the
-// cluster says of them, and records the decisions there; pools ties the two. This package has
-// the kinds, the classes and the regions:
+// cluster says of them, and records the decisions there; pools ties the two, and buffers serves
+// CapacityBuffers. This package has the kinds, the classes and the regions:
 //
 //	pods, Nodes -> nodes.Cluster -> pools.ScaleUp -> starts (its own loop, never behind a drain)
 //	                             -> a pass of the pool: pools.Pass -> cloud.Executor.Pass -> status
 //	                             -> nodes.Pass of the Node -> startup taints, labels
-//	CapacityBuffers -> buffers -> standby machines that a pass of the pool keeps
+//	CapacityBuffers -> buffers.Controller -> standby machines that a pass of the pool keeps
 package operator
 
 import (

@@ -2,6 +2,7 @@ package buffers_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -103,7 +104,7 @@ func in(t *testing.T, do func(w *world)) {
 		}
 		w.Seen = func() error {
 			if w.hidden.Load() {
-				return fmt.Errorf("pool web is not looked at yet")
+				return errors.New("pool web is not looked at yet")
 			}
 			return nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -91,11 +92,7 @@ func in(t *testing.T, do func(w *world)) {
 		w.ScaleUp.Pools = func() map[string]*pools.Pool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			all := map[string]*pools.Pool{}
-			for name, p := range w.pools {
-				all[name] = p
-			}
-			return all
+			return maps.Clone(w.pools)
 		}
 		w.ScaleUp.Look = func(pool string) {
 			w.mu.Lock()
@@ -144,7 +141,7 @@ func (w *world) apply(resource schema.GroupVersionResource, text string) {
 	to := w.client.Resource(resource).Namespace(namespace)
 	if was, err := to.Get(w.Context(), o.GetName(), metav1.GetOptions{}); err == nil {
 		o.SetResourceVersion(was.GetResourceVersion())
-		o, err = to.Update(w.Context(), o, metav1.UpdateOptions{})
+		_, err = to.Update(w.Context(), o, metav1.UpdateOptions{})
 		require.NoError(w, err)
 	} else {
 		status := o.Object["status"]
@@ -167,11 +164,11 @@ func (w *world) define(version string, served, established bool) {
   status: {conditions: [{type: Established, status: "%v"}]}}`, version, served, map[bool]string{true: "True", false: "False"}[established]))
 }
 
-// template makes a PodTemplate of whose pods a machine has room for so many.
-func (w *world) template(name string, pods int) {
+// template makes the PodTemplate web, of whose pods a machine has room for so many.
+func (w *world) template(pods int) {
 	w.Helper()
-	w.apply(templates, fmt.Sprintf(`{apiVersion: v1, kind: PodTemplate, metadata: {name: %s, namespace: team},
-  template: {spec: {containers: [{name: c, image: x, resources: {requests: {cpu: %dm}}}]}}}`, name, 4000/pods))
+	w.apply(templates, fmt.Sprintf(`{apiVersion: v1, kind: PodTemplate, metadata: {name: web, namespace: team},
+  template: {spec: {containers: [{name: c, image: x, resources: {requests: {cpu: %dm}}}]}}}`, 4000/pods))
 }
 
 // deployment makes the Deployment web with ten pods, of which a machine has room for five.
@@ -284,7 +281,7 @@ func TestTheDefinitionComesAndGoes(t *testing.T) {
 		w.delete(definitions, "", buffers.Definition)
 		w.define("v1beta1", true, false)
 		w.keeps("web", 0)
-		w.template("web", 2)
+		w.template(2)
 		w.buffer("web", "podTemplateRef: {name: web}, replicas: 3")
 		require.Zero(w, w.asked(buffers.Plural)+w.asked("podtemplates")+w.asked("deployments"))
 		require.Empty(w, w.looked())
@@ -336,7 +333,7 @@ func TestAWrongReferenceIsReportedUntilItIsPutRight(t *testing.T) {
 		w.hidden.Store(false)
 		w.pass(time.Second)
 		w.keeps("web", 0)
-		w.template("web", 2)
+		w.template(2)
 		w.deployment("nodeSelector: {none: has}, ")
 		w.keeps("web", 2)
 		w.is("web", "Resolved", "Provisioned", "WarmingUp")
@@ -359,7 +356,7 @@ func TestAStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.define("v1beta1", true, true)
-		w.template("web", 2)
+		w.template(2)
 		w.buffer("web", "podTemplateRef: {name: web}, replicas: 3")
 		w.buffer("wrong", "podTemplateRef: {name: none}, replicas: 3")
 		w.start()
@@ -381,7 +378,7 @@ func TestAStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 			w.pass(time.Minute)
 		}
 		require.Empty(w, writes())
-		w.template("web", 1) // the same number of pods, on more machines
+		w.template(1) // the same number of pods, on more machines
 		require.Equal(w, []string{"patch capacitybuffers.autoscaling.x-k8s.io/status team/web"}, writes())
 		w.keeps("web", 3)
 		require.Equal(w, []string{"web"}, w.looked())
@@ -413,7 +410,7 @@ func TestSurplusIsHeldUntilItIsKnownWhatTheBuffersTake(t *testing.T) {
 					return applytest.Fault{}
 				}
 				w.define("v1beta1", true, true)
-				w.template("web", 2)
+				w.template(2)
 				w.buffer("web", "podTemplateRef: {name: web}, replicas: 3")
 				w.start()
 				w.pass(time.Hour)
@@ -436,7 +433,7 @@ func TestAPoolThatWasNotLookedAtHoldsItsSurplus(t *testing.T) {
 	in(t, func(w *world) {
 		w.hidden.Store(true)
 		w.define("v1beta1", true, true)
-		w.template("web", 1)
+		w.template(1)
 		w.buffer("web", "podTemplateRef: {name: web}, replicas: 7")
 		w.start()
 		w.pass(time.Hour)
@@ -477,7 +474,7 @@ func TestAPreviewWritesNothing(t *testing.T) {
 		require.NoError(w, err)
 		require.Empty(w, text)
 		w.define("v1beta1", true, true)
-		w.template("web", 2)
+		w.template(2)
 		w.buffer("web", "podTemplateRef: {name: web}, replicas: 3")
 		w.buffer("wrong", "podTemplateRef: {name: none}, replicas: 3")
 		text, err = w.Preview(w.Context())
@@ -494,7 +491,7 @@ func TestABufferIsReadyOnceItsMachinesAreOnStandby(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.define("v1beta1", true, true)
-		w.template("web", 2)
+		w.template(2)
 		w.buffer("web", "podTemplateRef: {name: web}, replicas: 2")
 		w.start()
 		w.is("web", "Resolved", "Provisioned", "WarmingUp")

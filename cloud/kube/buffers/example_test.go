@@ -131,8 +131,11 @@ func reported(ctx context.Context, client dynamic.Interface, name string) []meta
 	defer changes.Stop()
 	for c := range changes.ResultChan() {
 		o, ok := c.Object.(*unstructured.Unstructured)
+		if !ok || o.GetName() != name {
+			continue
+		}
 		b := &buffers.CapacityBuffer{}
-		if ok && o.GetName() == name && runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, b) == nil && len(b.Status.Conditions) > 0 {
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, b) == nil && len(b.Status.Conditions) > 0 {
 			return b.Status.Conditions
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
@@ -76,4 +77,23 @@ func TestForBuffersOnlyGoodMachinesCount(t *testing.T) {
 	pool.Spec.BestEffortImages = true
 	in = c.Input([]buffers.Ask{{Pod: &demand.Pod{}, Units: 1}}, all)
 	require.Equal(t, map[string]bool{"i-3": true, "i-4": true}, in.Ready)
+}
+
+func TestForBuffersAMachineThatStartsForAPodIsNoStock(t *testing.T) {
+	t.Parallel()
+	c, pool := stocked(machine("i-1", cloud.StateStandby, "1"), machine("i-2", cloud.StateStandby, "2"))
+	pool.Capacity = func(int) demand.Resources { return demand.Resources{CPU: 4000, Memory: 16 << 30, Pods: 20} }
+	all := map[string]*pools.Pool{"web": pool}
+	c.ScaleUp.Pools, c.ScaleUp.Look = func() map[string]*pools.Pool { return all }, func(string) {}
+	c.ScaleUp.Cluster.SawPod(types.NamespacedName{Name: "pod"}, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "pod"},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.Now(),
+		}}},
+	})
+	require.Len(t, c.ScaleUp.Decide().Placements, 1)
+	in := c.Input([]buffers.Ask{{Pod: &demand.Pod{}, Units: 1}}, all)
+	require.Len(t, in.Ready, 1)
+	require.Len(t, in.Pools[0].Standby, 1)
+	require.Equal(t, 3, in.Pools[0].MaxLaunches)
 }

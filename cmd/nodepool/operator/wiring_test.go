@@ -318,7 +318,9 @@ func looksAtPodsWithThePool(s *site) {
 	done := make(chan error, 1)
 	go func() { done <- o.demand.Start(ctx) }()
 	require.False(s, <-looks)
+	require.False(s, o.memoryOf(s.read(o)).looked.Load(), "no plan for CapacityBuffers counts on what the pool has")
 	s.pass(o)
+	require.True(s, o.memoryOf(s.read(o)).looked.Load())
 	await.Until(s, await.Moment, "the pods are looked at", func() bool {
 		select {
 		case known := <-looks:

@@ -426,6 +426,24 @@ func TestANodeThatWasDeletedNamesNoMachine(t *testing.T) {
 	require.Equal(t, "v", v.UID)
 }
 
+// TestAPassOfANodeThatIsDeletedIsNotRepeatedAtOnce has a Node that the watch still has: only a
+// back-off keeps its passes apart.
+func TestAPassOfANodeThatIsDeletedIsNotRepeatedAtOnce(t *testing.T) {
+	t.Parallel()
+	looked := 0
+	m := &Marks{
+		Client: server(t), Cluster: New(domain, platform, func([]string, bool) {}), Pool: Pool{Domain: domain, Name: "web", UID: "u"},
+		Look: func(nodes ...types.NamespacedName) { looked += len(nodes) },
+	}
+	n := machine()
+	m.Cluster.SawNode(n)
+	_, err := (&Pass{Marks: m, MaxRuntime: time.Nanosecond}).Run(t.Context(), view(n, domain, platform))
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+	require.Zero(t, looked)
+	require.True(t, apierrors.IsNotFound(m.SetEmpty(t.Context(), n.Name, true)))
+	require.Equal(t, 1, looked, "others ask for a pass of it")
+}
+
 // TestANodeThatNamesAnotherPoolIsReclaimed has Nodes of machines that are those of the pool by their tags.
 func TestANodeThatNamesAnotherPoolIsReclaimed(t *testing.T) {
 	t.Parallel()

@@ -59,7 +59,11 @@ type Removed struct {
 // Run does one pass for the Node of v. It writes once, and not at all if nothing changed.
 func (p *Pass) Run(ctx context.Context, v View) (PassResult, error) {
 	var step nodeStep
-	err := p.Marks.change(ctx, v.Status.Name, func(n *corev1.Node) error {
+	// A Node that the server does not have is still one of the watch, which has just started this
+	// pass: another one at once would see the same.
+	marks := *p.Marks
+	marks.Look = nil
+	err := marks.change(ctx, v.Status.Name, func(n *corev1.Node) error {
 		// After a conflict all steps run again on the newer Node: none acts outside of it.
 		step = nodeStep{pass: p, domain: p.Marks.Pool.Domain, pool: &p.Marks.Pool, view: v, now: p.Marks.time()}
 		return step.run(n)

@@ -8,7 +8,6 @@ import (
 	_ "embed" // for the emulator
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,10 +26,6 @@ var ErrNotInstalled = errors.New("no EC2 emulator: it needs python3 with venv an
 
 // startLimit bounds the start of the emulator, which takes three seconds on a quiet machine.
 const startLimit = 5 * time.Minute
-
-// askLimit bounds one question whether it has started. A process that has ended is noticed
-// between two questions.
-const askLimit = 10 * time.Second
 
 //go:embed emulator.py
 var emulator []byte
@@ -56,12 +51,7 @@ type Server struct {
 func Start(tb testing.TB, options Options) *Server {
 	tb.Helper()
 	s, err := Run(tb.Context(), options)
-	switch {
-	case errors.Is(err, ErrNotInstalled) && os.Getenv("TRUEUP_REQUIRE_SERVICES") != "1":
-		tb.Skip(err)
-	case err != nil:
-		tb.Fatal(err)
-	}
+	process.Started(tb, err, ErrNotInstalled)
 	tb.Cleanup(s.Stop)
 	return s
 }
@@ -117,34 +107,10 @@ func start(ctx context.Context, group *process.Group, dir string, options Option
 		return nil, err
 	}
 	s := &Server{URL: "http://127.0.0.1:" + strconv.Itoa(port)}
-	if err := s.ready(ctx, p); err != nil {
+	if err := p.Answers(ctx, s.URL+"/moto-api/", 0, startLimit); err != nil {
 		return nil, err
 	}
 	return s, nil
-}
-
-func (s *Server) ready(ctx context.Context, p *process.Process) error {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	client := &http.Client{Timeout: askLimit}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/moto-api/", http.NoBody)
-		if err != nil {
-			return err
-		}
-		if response, err := client.Do(request); err == nil {
-			return response.Body.Close()
-		}
-		select {
-		case <-tick.C:
-		case <-p.Exited():
-			return fmt.Errorf("moto has ended: %w\n%s", p.Err(), p.Tail())
-		case <-ctx.Done():
-			return fmt.Errorf("moto does not answer: %w\n%s", ctx.Err(), p.Tail())
-		}
-	}
 }
 
 // install returns the interpreter of an environment that has moto. The

@@ -6,7 +6,6 @@ package keycloaktest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,10 +29,6 @@ var ErrNotInstalled = errors.New("no Keycloak: it needs java 17 or newer and Mav
 // work leaves it less of one.
 const startLimit = 8 * time.Minute
 
-// askLimit bounds one question whether it has started. A process that has ended is noticed
-// between two questions.
-const askLimit = 10 * time.Second
-
 // Server is a running Keycloak.
 type Server struct {
 	// URL is where it is, without /admin and /realms.
@@ -48,20 +43,9 @@ type Server struct {
 func Start(tb testing.TB) *Server {
 	tb.Helper()
 	s, err := Run(tb.Context())
-	check(tb, err)
+	process.Started(tb, err, ErrNotInstalled)
 	tb.Cleanup(s.Stop)
 	return s
-}
-
-// check ends a test whose Keycloak has not started.
-func check(tb testing.TB, err error) {
-	tb.Helper()
-	switch {
-	case errors.Is(err, ErrNotInstalled) && os.Getenv("TRUEUP_REQUIRE_SERVICES") != "1":
-		tb.Skip(err)
-	case err != nil:
-		tb.Fatal(err)
-	}
 }
 
 // Run starts a Keycloak that the caller must stop, where there is no test. The context
@@ -114,32 +98,7 @@ func (s *Server) start(ctx context.Context, place string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	client := &http.Client{Timeout: askLimit}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/realms/master", http.NoBody)
-		if err != nil {
-			return err
-		}
-		if response, err := client.Do(request); err == nil {
-			if err := response.Body.Close(); err != nil {
-				return err
-			}
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-p.Exited():
-			return fmt.Errorf("keycloak has ended: %w\n%s", p.Err(), p.Tail())
-		case <-ctx.Done():
-			return fmt.Errorf("keycloak does not answer: %w\n%s", ctx.Err(), p.Tail())
-		}
-	}
+	return p.Answers(ctx, s.URL+"/realms/master", http.StatusOK, startLimit)
 }
 
 // java returns the arguments of a Java. Its second compiler is left on: without it, the keys

@@ -158,7 +158,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return err
 	}
-	removeAbandoned(parent)
+	process.RemoveAbandoned(filepath.Join(parent, "*", lockName))
 	dir, err := os.MkdirTemp(parent, "cluster-")
 	if err != nil {
 		return err

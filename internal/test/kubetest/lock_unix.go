@@ -5,7 +5,6 @@ package kubetest
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -21,7 +20,7 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			// removeAbandoned may have been first, and the lock be of a file
+			// process.RemoveAbandoned may have been first, and the lock be of a file
 			// that is gone.
 			if _, err := os.Stat(path); err != nil {
 				file.Close() //nolint:errcheck // nothing was written
@@ -39,24 +38,5 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 			return nil, ctx.Err()
 		case <-time.After(100 * time.Millisecond):
 		}
-	}
-}
-
-// removeAbandoned removes the cluster folders whose owner no longer runs: those
-// whose lock is free.
-func removeAbandoned(parent string) {
-	locks, err := filepath.Glob(filepath.Join(parent, "*", lockName))
-	if err != nil {
-		return
-	}
-	for _, path := range locks {
-		file, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			continue
-		}
-		if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			os.RemoveAll(filepath.Dir(path)) //nolint:errcheck // best effort; the next start tries again
-		}
-		file.Close() //nolint:errcheck // nothing was written
 	}
 }

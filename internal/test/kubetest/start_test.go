@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
 // standIns returns a folder with programs that run a shell script each.
@@ -88,7 +89,7 @@ func TestALockHoldsOrItsFolderIsGone(t *testing.T) {
 	for range 2 {
 		removers.Go(func() {
 			for ctx.Err() == nil {
-				kubetest.RemoveAbandoned(parent)
+				process.RemoveAbandoned(filepath.Join(parent, "*", kubetest.LockName))
 			}
 		})
 	}

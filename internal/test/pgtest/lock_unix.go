@@ -30,22 +30,3 @@ func lock(dir string) (unlock func(), err error) {
 	}
 	return func() { file.Close() }, nil //nolint:errcheck // nothing was written
 }
-
-// removeAbandoned removes the folders of tests that were killed: those whose
-// lock is free.
-func removeAbandoned() {
-	locks, err := filepath.Glob(filepath.Join(os.TempDir(), folder+"*", lockName))
-	if err != nil {
-		return
-	}
-	for _, path := range locks {
-		file, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			continue
-		}
-		if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			os.RemoveAll(filepath.Dir(path)) //nolint:errcheck // best effort; the next start tries again
-		}
-		file.Close() //nolint:errcheck // nothing was written
-	}
-}

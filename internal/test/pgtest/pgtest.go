@@ -71,12 +71,7 @@ type Server struct {
 func Start(tb testing.TB, options Options) *Server {
 	tb.Helper()
 	s, err := Run(tb.Context(), options)
-	switch {
-	case errors.Is(err, ErrNotInstalled) && os.Getenv("TRUEUP_REQUIRE_SERVICES") != "1":
-		tb.Skip(err)
-	case err != nil:
-		tb.Fatal(err)
-	}
+	process.Started(tb, err, ErrNotInstalled)
 	tb.Cleanup(s.Stop)
 	return s
 }
@@ -87,7 +82,7 @@ func Run(ctx context.Context, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	removeAbandoned()
+	process.RemoveAbandoned(filepath.Join(os.TempDir(), folder+"*", lockName))
 	// Not the folder of a test: the path of a socket has at most 107 bytes.
 	dir, err := os.MkdirTemp("", folder)
 	if err != nil {

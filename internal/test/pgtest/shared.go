@@ -3,12 +3,13 @@ package pgtest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
 // SharedVariable names the environment variable by which a run of many packages tells its
@@ -35,12 +36,7 @@ func Shared(tb testing.TB) *Server {
 		}
 		shared.server, shared.err = Run(context.Background(), Options{Settings: []string{"max_connections=1000"}})
 	})
-	switch {
-	case errors.Is(shared.err, ErrNotInstalled) && os.Getenv("TRUEUP_REQUIRE_SERVICES") != "1":
-		tb.Skip(shared.err)
-	case shared.err != nil:
-		tb.Fatal(shared.err)
-	}
+	process.Started(tb, shared.err, ErrNotInstalled)
 	return shared.server
 }
 

@@ -5,7 +5,6 @@ package s3test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,10 +24,6 @@ const (
 
 // startLimit bounds a start; it takes less than a second.
 const startLimit = time.Minute
-
-// askLimit bounds one question whether it has started. A process that has ended is noticed
-// between two questions.
-const askLimit = 10 * time.Second
 
 // Server is a running server of S3. It keeps versions of objects in buckets that ask for
 // it. It is not safe for concurrent use.
@@ -88,8 +83,6 @@ func (s *Server) prepare(ctx context.Context) error {
 
 // Start starts the server again after Kill, and waits until it answers.
 func (s *Server) Start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
 	var err error
 	// The metadata are in files: not every file system has attributes for them.
 	s.daemon, err = s.group.Run(
@@ -115,25 +108,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Timeout: askLimit}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, http.NoBody)
-		if err != nil {
-			return err
-		}
-		if response, err := client.Do(request); err == nil {
-			return response.Body.Close()
-		}
-		select {
-		case <-tick.C:
-		case <-s.daemon.Exited():
-			return fmt.Errorf("it has ended: %w\n%s", s.daemon.Err(), s.daemon.Tail())
-		case <-ctx.Done():
-			return fmt.Errorf("it does not answer: %w\n%s", ctx.Err(), s.daemon.Tail())
-		}
-	}
+	return s.daemon.Answers(ctx, s.URL, 0, startLimit)
 }
 
 // Kill ends the server at once. What it has stored stays.

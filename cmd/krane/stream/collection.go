@@ -63,19 +63,6 @@ type messages struct {
 	close   func() error
 }
 
-// named is what both messages of a resource carry.
-type named interface {
-	GetK8SNamespace() string
-	GetK8SName() string
-}
-
-// state is a message of a stream.
-type state interface {
-	GetVersion() uint64
-	GetSynced() *ctrlv1.Synced
-	GetBookmark() *ctrlv1.Bookmark
-}
-
 // open opens the RPC of the collection.
 func (c Collection) open(ctx context.Context, client ctrlv1connect.ClusterServiceClient, from statesync.Cursor) (messages, error) {
 	switch c {
@@ -86,16 +73,7 @@ func (c Collection) open(ctx context.Context, client ctrlv1connect.ClusterServic
 				&ctrlv1.WatchDeploymentsRequest{VersionLastSeen: from.Version, Epoch: from.Epoch, Markers: true, Mark: from.Mark.String()},
 			),
 		)
-		return opened(s, err, func(m *ctrlv1.DeploymentState) (event, error) {
-			switch state := m.GetState().(type) {
-			case *ctrlv1.DeploymentState_Apply:
-				return applied(c, m, state.Apply)
-			case *ctrlv1.DeploymentState_Delete:
-				return deleted(c, m, state.Delete), nil
-			default:
-				return marker(m), nil
-			}
-		})
+		return opened(c, s, err)
 	case Sentinels:
 		s, err := client.WatchSentinels(
 			ctx,
@@ -103,16 +81,7 @@ func (c Collection) open(ctx context.Context, client ctrlv1connect.ClusterServic
 				&ctrlv1.WatchSentinelsRequest{VersionLastSeen: from.Version, Epoch: from.Epoch, Markers: true, Mark: from.Mark.String()},
 			),
 		)
-		return opened(s, err, func(m *ctrlv1.SentinelState) (event, error) {
-			switch state := m.GetState().(type) {
-			case *ctrlv1.SentinelState_Apply:
-				return applied(c, m, state.Apply)
-			case *ctrlv1.SentinelState_Delete:
-				return deleted(c, m, state.Delete), nil
-			default:
-				return marker(m), nil
-			}
-		})
+		return opened(c, s, err)
 	case Policies:
 		s, err := client.WatchCiliumNetworkPolicies(
 			ctx,
@@ -120,22 +89,19 @@ func (c Collection) open(ctx context.Context, client ctrlv1connect.ClusterServic
 				&ctrlv1.WatchCiliumNetworkPoliciesRequest{VersionLastSeen: from.Version, Epoch: from.Epoch, Markers: true, Mark: from.Mark.String()},
 			),
 		)
-		return opened(s, err, func(m *ctrlv1.CiliumNetworkPolicyState) (event, error) {
-			switch state := m.GetState().(type) {
-			case *ctrlv1.CiliumNetworkPolicyState_Apply:
-				return applied(c, m, state.Apply)
-			case *ctrlv1.CiliumNetworkPolicyState_Delete:
-				return deleted(c, m, state.Delete), nil
-			default:
-				return marker(m), nil
-			}
-		})
+		return opened(c, s, err)
 	default:
 		return messages{}, fmt.Errorf("%w: collection %q", statesync.ErrInvalid, c)
 	}
 }
 
-func opened[M any](s *connect.ServerStreamForClient[M], err error, read func(*M) (event, error)) (messages, error) {
+// message is a [ctrlv1.Message] that is a pointer to M.
+type message[M any] interface {
+	*M
+	ctrlv1.Message
+}
+
+func opened[M any, P message[M]](c Collection, s *connect.ServerStreamForClient[M], err error) (messages, error) {
 	if err != nil {
 		return messages{}, err
 	}
@@ -143,27 +109,24 @@ func opened[M any](s *connect.ServerStreamForClient[M], err error, read func(*M)
 		if !s.Receive() {
 			return event{}, false, s.Err()
 		}
-		e, err := read(s.Msg())
+		e, err := c.read(P(s.Msg()))
 		return e, true, err
 	}}, nil
 }
 
-func applied(c Collection, m state, apply interface {
-	proto.Message
-	named
-},
-) (event, error) {
-	value, err := protojson.Marshal(apply)
+func (c Collection) read(m ctrlv1.Message) (event, error) {
+	order, gone := ctrlv1.Carried(m)
+	if order == nil {
+		return event{version: m.GetVersion(), synced: m.GetSynced(), bookmark: m.GetBookmark()}, nil
+	}
+	e := event{id: c.Key(order.GetK8SNamespace(), order.GetK8SName()).ID, version: m.GetVersion(), deleted: gone}
+	if gone {
+		return e, nil
+	}
+	value, err := protojson.Marshal(order)
 	if err != nil {
 		return event{}, fmt.Errorf("%s at version %d cannot be encoded", c, m.GetVersion())
 	}
-	return event{id: c.Key(apply.GetK8SNamespace(), apply.GetK8SName()).ID, version: m.GetVersion(), value: value}, nil
-}
-
-func deleted(c Collection, m state, gone named) event {
-	return event{id: c.Key(gone.GetK8SNamespace(), gone.GetK8SName()).ID, version: m.GetVersion(), deleted: true}
-}
-
-func marker(m state) event {
-	return event{version: m.GetVersion(), synced: m.GetSynced(), bookmark: m.GetBookmark()}
+	e.value = value
+	return e, nil
 }

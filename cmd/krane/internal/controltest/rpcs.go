@@ -19,29 +19,7 @@ func (s *Server) WatchDeployments(
 	r *connect.Request[ctrlv1.WatchDeploymentsRequest],
 	out *connect.ServerStream[ctrlv1.DeploymentState],
 ) error {
-	return s.watch(ctx, r.Header(), deployments, r.Msg, func(i statesync.Item, marker proto.Message) error {
-		m := &ctrlv1.DeploymentState{Version: i.Version}
-		switch marker := marker.(type) {
-		case *ctrlv1.Synced:
-			m.State = &ctrlv1.DeploymentState_Synced{Synced: marker}
-		case *ctrlv1.Bookmark:
-			m.State = &ctrlv1.DeploymentState_Bookmark{Bookmark: marker}
-		default:
-			deployment(m, i)
-		}
-		return out.Send(m)
-	})
-}
-
-func deployment(m *ctrlv1.DeploymentState, i statesync.Item) {
-	if i.Deleted {
-		namespace, name := split(i.ID)
-		m.State = &ctrlv1.DeploymentState_Delete{Delete: &ctrlv1.DeleteDeployment{K8SNamespace: namespace, K8SName: name}}
-		return
-	}
-	apply := &ctrlv1.ApplyDeployment{}
-	_ = protojson.Unmarshal(i.Value, apply) // Want has made it
-	m.State = &ctrlv1.DeploymentState_Apply{Apply: apply}
+	return watch(ctx, s, r.Header(), deployments, r.Msg, out)
 }
 
 // WatchSentinels streams sentinels.
@@ -50,29 +28,7 @@ func (s *Server) WatchSentinels(
 	r *connect.Request[ctrlv1.WatchSentinelsRequest],
 	out *connect.ServerStream[ctrlv1.SentinelState],
 ) error {
-	return s.watch(ctx, r.Header(), sentinels, r.Msg, func(i statesync.Item, marker proto.Message) error {
-		m := &ctrlv1.SentinelState{Version: i.Version}
-		switch marker := marker.(type) {
-		case *ctrlv1.Synced:
-			m.State = &ctrlv1.SentinelState_Synced{Synced: marker}
-		case *ctrlv1.Bookmark:
-			m.State = &ctrlv1.SentinelState_Bookmark{Bookmark: marker}
-		default:
-			sentinel(m, i)
-		}
-		return out.Send(m)
-	})
-}
-
-func sentinel(m *ctrlv1.SentinelState, i statesync.Item) {
-	if i.Deleted {
-		namespace, name := split(i.ID)
-		m.State = &ctrlv1.SentinelState_Delete{Delete: &ctrlv1.DeleteSentinel{K8SNamespace: namespace, K8SName: name}}
-		return
-	}
-	apply := &ctrlv1.ApplySentinel{}
-	_ = protojson.Unmarshal(i.Value, apply) // Want has made it
-	m.State = &ctrlv1.SentinelState_Apply{Apply: apply}
+	return watch(ctx, s, r.Header(), sentinels, r.Msg, out)
 }
 
 // WatchCiliumNetworkPolicies streams policies.
@@ -81,29 +37,50 @@ func (s *Server) WatchCiliumNetworkPolicies(
 	r *connect.Request[ctrlv1.WatchCiliumNetworkPoliciesRequest],
 	out *connect.ServerStream[ctrlv1.CiliumNetworkPolicyState],
 ) error {
-	return s.watch(ctx, r.Header(), policies, r.Msg, func(i statesync.Item, marker proto.Message) error {
-		m := &ctrlv1.CiliumNetworkPolicyState{Version: i.Version}
-		switch marker := marker.(type) {
-		case *ctrlv1.Synced:
-			m.State = &ctrlv1.CiliumNetworkPolicyState_Synced{Synced: marker}
-		case *ctrlv1.Bookmark:
-			m.State = &ctrlv1.CiliumNetworkPolicyState_Bookmark{Bookmark: marker}
-		default:
-			policy(m, i)
+	return watch(ctx, s, r.Header(), policies, r.Msg, out)
+}
+
+// message is a [ctrlv1.Message] that is a pointer to T.
+type message[T any] interface {
+	*T
+	ctrlv1.Message
+}
+
+func watch[T any, P message[T]](
+	ctx context.Context,
+	s *Server,
+	header http.Header,
+	collection string,
+	r request,
+	out *connect.ServerStream[T],
+) error {
+	return s.watch(ctx, header, collection, r, func(i statesync.Item, marker proto.Message) error {
+		m := P(new(T))
+		if marker == nil {
+			marker = order(i)
 		}
+		ctrlv1.Put(m, marker, i.Version)
 		return out.Send(m)
 	})
 }
 
-func policy(m *ctrlv1.CiliumNetworkPolicyState, i statesync.Item) {
-	if i.Deleted {
-		namespace, name := split(i.ID)
-		m.State = &ctrlv1.CiliumNetworkPolicyState_Delete{Delete: &ctrlv1.DeleteCiliumNetworkPolicy{K8SNamespace: namespace, K8SName: name}}
-		return
+// order returns the apply or delete message of an item.
+func order(i statesync.Item) ctrlv1.Order {
+	var apply ctrlv1.Order
+	namespace, name := split(i.ID)
+	switch i.Collection {
+	case sentinels:
+		apply = &ctrlv1.ApplySentinel{K8SNamespace: namespace, K8SName: name}
+	case policies:
+		apply = &ctrlv1.ApplyCiliumNetworkPolicy{K8SNamespace: namespace, K8SName: name}
+	default:
+		apply = &ctrlv1.ApplyDeployment{K8SNamespace: namespace, K8SName: name}
 	}
-	apply := &ctrlv1.ApplyCiliumNetworkPolicy{}
+	if i.Deleted {
+		return ctrlv1.Deletion(apply)
+	}
 	_ = protojson.Unmarshal(i.Value, apply) // Want has made it
-	m.State = &ctrlv1.CiliumNetworkPolicyState_Apply{Apply: apply}
+	return apply
 }
 
 // find looks for the item that is, which is given each apply message of the
@@ -138,14 +115,14 @@ func (s *Server) GetDesiredDeploymentState(
 ) (*connect.Response[ctrlv1.DeploymentState], error) {
 	m := &ctrlv1.DeploymentState{}
 	err := s.find(ctx, r.Header(), deployments, func(i statesync.Item) bool {
-		deployment(m, i)
+		ctrlv1.Put(m, order(i), i.Version)
 		return m.GetApply().GetDeploymentId() == r.Msg.GetDeploymentId()
 	})
 	s.mu.Lock()
 	gone := s.faults.Gone
 	s.mu.Unlock()
 	if d := m.GetApply(); d != nil && err == nil && gone {
-		m.State = &ctrlv1.DeploymentState_Delete{Delete: &ctrlv1.DeleteDeployment{K8SNamespace: d.GetK8SNamespace(), K8SName: d.GetK8SName()}}
+		ctrlv1.Put(m, ctrlv1.Deletion(d), m.GetVersion())
 	}
 	return connect.NewResponse(m), err
 }
@@ -157,7 +134,7 @@ func (s *Server) GetDesiredSentinelState(
 ) (*connect.Response[ctrlv1.SentinelState], error) {
 	m := &ctrlv1.SentinelState{}
 	err := s.find(ctx, r.Header(), sentinels, func(i statesync.Item) bool {
-		sentinel(m, i)
+		ctrlv1.Put(m, order(i), i.Version)
 		return m.GetApply().GetSentinelId() == r.Msg.GetSentinelId()
 	})
 	return connect.NewResponse(m), err
@@ -170,7 +147,7 @@ func (s *Server) GetDesiredCiliumNetworkPolicyState(
 ) (*connect.Response[ctrlv1.CiliumNetworkPolicyState], error) {
 	m := &ctrlv1.CiliumNetworkPolicyState{}
 	err := s.find(ctx, r.Header(), policies, func(i statesync.Item) bool {
-		policy(m, i)
+		ctrlv1.Put(m, order(i), i.Version)
 		return m.GetApply().GetCiliumNetworkPolicyId() == r.Msg.GetCiliumNetworkPolicyId()
 	})
 	return connect.NewResponse(m), err

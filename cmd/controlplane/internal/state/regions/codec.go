@@ -21,15 +21,16 @@ type codec struct {
 }
 
 // remember marshals the message, until it is forgotten.
-func (c *codec) remember(message state) {
-	if m, ok := message.(proto.Message); ok {
-		if b, err := proto.Marshal(m); err == nil { // else Marshal returns why not
-			c.bytes.Store(message, b)
-		}
+func (c *codec) remember(message ctrlv1.Message) {
+	if message == nil { // the item cannot be sent
+		return
+	}
+	if b, err := proto.Marshal(message); err == nil { // else Marshal returns why not
+		c.bytes.Store(message, b)
 	}
 }
 
-func (c *codec) forget(message state) {
+func (c *codec) forget(message ctrlv1.Message) {
 	if message != nil {
 		c.bytes.Delete(message)
 	}

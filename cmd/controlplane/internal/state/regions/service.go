@@ -145,7 +145,7 @@ func (s *Service) GetDesiredCiliumNetworkPolicyState(
 
 // point fills message with the desired state of one resource of the caller's
 // region.
-func (s *Service) point(ctx context.Context, collection, field, id string, message state) error {
+func (s *Service) point(ctx context.Context, collection, field, id string, message ctrlv1.Message) error {
 	caller, err := s.admit(ctx, "")
 	if err != nil {
 		return err
@@ -168,7 +168,8 @@ func (s *Service) point(ctx context.Context, collection, field, id string, messa
 	case err != nil:
 		return s.internal(ctx, "point query", err)
 	}
-	if reason := fill(message, desired, []byte(spec)); reason != "" {
+	order, reason := decode(collection, desired, []byte(spec))
+	if reason != "" {
 		s.logger.ErrorContext(
 			ctx,
 			"resource cannot be answered",
@@ -178,6 +179,7 @@ func (s *Service) point(ctx context.Context, collection, field, id string, messa
 		)
 		return connect.NewError(connect.CodeInternal, errors.New(reason))
 	}
+	ctrlv1.Put(message, order, 0)
 	return nil
 }
 

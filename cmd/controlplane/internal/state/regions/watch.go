@@ -69,8 +69,14 @@ type sent struct {
 	line               []byte
 }
 
+// message is a [ctrlv1.Message] that is a pointer to T.
+type message[T any] interface {
+	*T
+	ctrlv1.Message
+}
+
 // watch sends one stream.
-func watch[T any](ctx context.Context, s *Service, collection string, r request, stream *connect.ServerStream[T]) (err error) {
+func watch[T any, P message[T]](ctx context.Context, s *Service, collection string, r request, stream *connect.ServerStream[T]) (err error) {
 	defer func() { err = forStream(err) }()
 	c, err := s.admit(ctx, r.GetRegion())
 	if err != nil {
@@ -110,31 +116,31 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 			release := hold(ctx)
 			defer func() { err = errors.Join(err, release()) }()
 			for _, i := range f.Items {
-				m, ok := s.message(ctx, i, &sent).(*T)
-				if !ok {
+				m := s.message(ctx, i, &sent)
+				if m == nil {
 					continue
 				}
-				if err := stream.Send(m); err != nil {
+				if err := stream.Send(m.(P)); err != nil { // the collection's
 					return err
 				}
 			}
 			if !r.GetMarkers() {
 				return nil
 			}
-			marker := new(T)
+			marker := P(new(T))
 			switch f.Type {
 			case statesync.FrameSynced:
-				setMarker(
+				ctrlv1.Put(
 					marker,
 					&ctrlv1.Synced{Epoch: f.Epoch, Version: f.Version, Count: sent.count, Digest: sent.sum.Sum(nil), Mark: f.Mark.String()},
-					nil,
+					0,
 				)
 				return stream.Send(marker)
 			case statesync.FrameBookmark, statesync.FrameChanges:
 				if f.More {
 					return nil
 				}
-				setMarker(marker, nil, &ctrlv1.Bookmark{Epoch: f.Epoch, Version: f.Version, Head: f.Head, Mark: f.Mark.String()})
+				ctrlv1.Put(marker, &ctrlv1.Bookmark{Epoch: f.Epoch, Version: f.Version, Head: f.Head, Mark: f.Mark.String()}, 0)
 				return stream.Send(marker)
 			case statesync.FrameHeader, statesync.FrameItems, statesync.FramePage:
 			}
@@ -148,7 +154,7 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 // for all streams, which must not change it.
 type rendered struct {
 	version uint64
-	message state
+	message ctrlv1.Message
 	// id, which is namespace and name, and kind identify it in the digest of a
 	// stream. Both kinds of message carry them.
 	id, kind string
@@ -157,7 +163,7 @@ type rendered struct {
 
 // message returns the message of one item, and nil if there is none. An item that
 // cannot be sent is logged and skipped: it must not hold up the stream.
-func (s *Service) message(ctx context.Context, i statesync.Item, sent *sent) state {
+func (s *Service) message(ctx context.Context, i statesync.Item, sent *sent) ctrlv1.Message {
 	if i.Deleted {
 		sent.cache.put(i.ID, &rendered{})
 		return nil
@@ -193,24 +199,16 @@ func (s *Service) message(ctx context.Context, i statesync.Item, sent *sent) sta
 	return r.message
 }
 
-// named is what both kinds of order carry.
-type named interface {
-	GetK8SNamespace() string
-	GetK8SName() string
-}
-
 // render returns what an item is on the wire.
 func render(collection string, i statesync.Item) *rendered {
 	r := &rendered{version: i.Version, reason: "not JSON"}
 	var w wanted
 	if err := json.Unmarshal(i.Value, &w); err == nil {
-		var order any
+		var order ctrlv1.Order
 		if order, r.reason = decode(collection, w.State, w.Apply); r.reason == "" {
-			r.message, r.kind = newState(collection), kindOf(collection, w.State)
-			set(r.message, order, i.Version)
-			if o, ok := order.(named); ok {
-				r.id = o.GetK8SNamespace() + "/" + o.GetK8SName()
-			}
+			r.message, r.kind = newMessage(collection), kindOf(collection, w.State)
+			ctrlv1.Put(r.message, order, i.Version)
+			r.id = order.GetK8SNamespace() + "/" + order.GetK8SName()
 		}
 	}
 	return r
@@ -271,43 +269,31 @@ func kindOf(collection, state string) string {
 	return ""
 }
 
-// decode returns the message of a resource in that state, or why there is none.
-func decode(collection, state string, spec []byte) (message any, reason string) {
+// decode returns the order for a resource in that state, or why there is none.
+func decode(collection, state string, spec []byte) (order ctrlv1.Order, reason string) {
 	kind := kindOf(collection, state)
 	if kind == "" {
 		return nil, "unhandled state"
 	}
-	unmarshal := protojson.UnmarshalOptions{DiscardUnknown: true}
+	policy := &ctrlv1.ApplyCiliumNetworkPolicy{}
+	var noun string
 	switch collection {
 	case deployments:
-		m := &ctrlv1.ApplyDeployment{}
-		if unmarshal.Unmarshal(spec, m) != nil {
-			return nil, "not a deployment"
-		}
-		if kind == "delete" {
-			return &ctrlv1.DeleteDeployment{K8SNamespace: m.GetK8SNamespace(), K8SName: m.GetK8SName()}, ""
-		}
-		return m, ""
+		order, noun = &ctrlv1.ApplyDeployment{}, "deployment"
 	case sentinels:
-		m := &ctrlv1.ApplySentinel{}
-		if unmarshal.Unmarshal(spec, m) != nil {
-			return nil, "not a sentinel"
-		}
-		if kind == "delete" {
-			return &ctrlv1.DeleteSentinel{K8SNamespace: m.GetK8SNamespace(), K8SName: m.GetK8SName()}, ""
-		}
-		return m, ""
+		order, noun = &ctrlv1.ApplySentinel{}, "sentinel"
 	case policies:
-		m := &ctrlv1.ApplyCiliumNetworkPolicy{}
-		switch {
-		case unmarshal.Unmarshal(spec, m) != nil:
-			return nil, "not a policy"
-		case kind == "delete":
-			return &ctrlv1.DeleteCiliumNetworkPolicy{K8SNamespace: m.GetK8SNamespace(), K8SName: m.GetK8SName()}, ""
-		case len(m.GetPolicy()) == 0:
-			return nil, "empty policy"
-		}
-		return m, ""
+		order, noun = policy, "policy"
+	default:
+		return nil, "unknown collection"
 	}
-	return nil, "unknown collection"
+	switch {
+	case (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(spec, order) != nil:
+		return nil, "not a " + noun
+	case kind == "delete":
+		return ctrlv1.Deletion(order), ""
+	case collection == policies && len(policy.GetPolicy()) == 0:
+		return nil, "empty policy"
+	}
+	return order, ""
 }

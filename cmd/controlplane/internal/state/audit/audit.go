@@ -43,6 +43,14 @@ func Logs() []string { return []string{Changes, Agents, Access, Refused} }
 // Read is the verb of what changes nothing.
 const Read = "read"
 
+// Removal returns the verb of a removal; abandon gives up what is left.
+func Removal(abandon bool) string {
+	if abandon {
+		return "abandon"
+	}
+	return "delete"
+}
+
 // once is how long a repetition of an agent's change, or of a read, has no entry of its
 // own.
 const once = time.Minute

@@ -27,11 +27,7 @@ type clusterView struct {
 	Services  []ServiceState   `json:"services"`
 }
 
-func (s *Server) putCluster(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := adminapi.PathUUID(r, "cluster_id")
-	if err != nil {
-		return err
-	}
+func (s *Server) putCluster(w http.ResponseWriter, r *http.Request, clusterID string) error {
 	var body struct {
 		Region string `json:"region"`
 	}
@@ -70,15 +66,12 @@ func (s *Server) listClusters(w http.ResponseWriter, r *http.Request) error {
 	)
 }
 
-func (s *Server) showCluster(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := adminapi.PathUUID(r, "cluster_id")
+func (s *Server) showCluster(w http.ResponseWriter, r *http.Request, clusterID string) error {
+	cluster, services, err := s.store.Cluster(r.Context(), clusterID)
 	if err != nil {
 		return err
 	}
-	view := clusterView{Standings: map[Standing]int{}}
-	if view.Cluster, view.Services, err = s.store.Cluster(r.Context(), clusterID); err != nil {
-		return err
-	}
+	view := clusterView{Cluster: cluster, Standings: map[Standing]int{}, Services: services}
 	for i := range view.Services {
 		view.Standings[view.Services[i].Standing]++
 	}
@@ -88,11 +81,7 @@ func (s *Server) showCluster(w http.ResponseWriter, r *http.Request) error {
 	return adminapi.WriteJSON(w, http.StatusOK, view)
 }
 
-func (s *Server) putConfig(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := adminapi.PathUUID(r, "cluster_id")
-	if err != nil {
-		return err
-	}
+func (s *Server) putConfig(w http.ResponseWriter, r *http.Request, clusterID string) error {
 	var config starbase.ClusterConfig
 	if err := adminapi.Decode(w, r, &config, true); err != nil {
 		return err
@@ -101,17 +90,10 @@ func (s *Server) putConfig(w http.ResponseWriter, r *http.Request) error {
 		return adminapi.Invalid(fields...)
 	}
 	change, err := s.store.SetConfig(r.Context(), clusterID, config)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, change)
+	return adminapi.WriteResult(w, change, err)
 }
 
-func (s *Server) allowMassDelete(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := adminapi.PathUUID(r, "cluster_id")
-	if err != nil {
-		return err
-	}
+func (s *Server) allowMassDelete(w http.ResponseWriter, r *http.Request, clusterID string) error {
 	digest, err := approval.Decode(w, r)
 	if err != nil {
 		return err
@@ -126,11 +108,7 @@ func (s *Server) allowMassDelete(w http.ResponseWriter, r *http.Request) error {
 	}{change, digest})
 }
 
-func (s *Server) rotateToken(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := adminapi.PathUUID(r, "cluster_id")
-	if err != nil {
-		return err
-	}
+func (s *Server) rotateToken(w http.ResponseWriter, r *http.Request, clusterID string) error {
 	overlap, err := adminapi.DecodeOverlap(w, r)
 	if err != nil {
 		return err
@@ -146,11 +124,7 @@ func (s *Server) rotateToken(w http.ResponseWriter, r *http.Request) error {
 	)
 }
 
-func (s *Server) startEpoch(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := adminapi.PathUUID(r, "cluster_id")
-	if err != nil {
-		return err
-	}
+func (s *Server) startEpoch(w http.ResponseWriter, r *http.Request, clusterID string) error {
 	if err := adminapi.DecodeOptional(w, r, &struct{}{}); err != nil {
 		return err
 	}
@@ -164,11 +138,7 @@ func (s *Server) startEpoch(w http.ResponseWriter, r *http.Request) error {
 	}{change, epoch})
 }
 
-func (s *Server) putProject(w http.ResponseWriter, r *http.Request) error {
-	projectID, err := adminapi.PathUUID(r, "project_id")
-	if err != nil {
-		return err
-	}
+func (s *Server) putProject(w http.ResponseWriter, r *http.Request, projectID string) error {
 	var project Project
 	if err := adminapi.Decode(w, r, &project, true); err != nil {
 		return err
@@ -207,23 +177,12 @@ func (s *Server) putProject(w http.ResponseWriter, r *http.Request) error {
 	return adminapi.WriteJSON(w, adminapi.CreatedStatus(change.Created), change)
 }
 
-func (s *Server) deleteProject(w http.ResponseWriter, r *http.Request) error {
-	projectID, err := adminapi.PathUUID(r, "project_id")
-	if err != nil {
-		return err
-	}
+func (s *Server) deleteProject(w http.ResponseWriter, r *http.Request, projectID string) error {
 	change, err := s.store.DeleteProject(r.Context(), projectID)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, change)
+	return adminapi.WriteResult(w, change, err)
 }
 
-func (s *Server) putService(w http.ResponseWriter, r *http.Request) error {
-	id, err := servicePath(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) putService(w http.ResponseWriter, r *http.Request, id starbase.Identity) error {
 	var service starbase.Service
 	if err := adminapi.Decode(w, r, &service, true); err != nil {
 		return err
@@ -280,14 +239,7 @@ func ownFields(service starbase.Service, id starbase.Identity) (fields []starbas
 	return fields
 }
 
-func (s *Server) deleteService(w http.ResponseWriter, r *http.Request) error {
-	id, err := servicePath(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) deleteService(w http.ResponseWriter, r *http.Request, id starbase.Identity) error {
 	change, err := s.store.DeleteService(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, change)
+	return adminapi.WriteResult(w, change, err)
 }

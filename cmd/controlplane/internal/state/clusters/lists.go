@@ -171,11 +171,7 @@ func (s *Server) listProjects(w http.ResponseWriter, r *http.Request) error {
 	)
 }
 
-func (s *Server) listServices(w http.ResponseWriter, r *http.Request) error {
-	projectID, err := adminapi.PathUUID(r, "project_id")
-	if err != nil {
-		return err
-	}
+func (s *Server) listServices(w http.ResponseWriter, r *http.Request, projectID string) error {
 	return adminapi.WritePart(
 		r.Context(),
 		w,

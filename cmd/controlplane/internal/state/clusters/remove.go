@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
@@ -61,36 +60,11 @@ func (s *Store) RemoveCluster(ctx context.Context, clusterID string, abandon boo
 		return audit.Record(
 			ctx,
 			tx,
-			audit.Change{Verb: removal(abandon), Kind: audit.KindCluster, Name: clusterID, Outcome: audit.Deleted, Ended: tokens.Mark(token)},
+			audit.Change{Verb: audit.Removal(abandon), Kind: audit.KindCluster, Name: clusterID, Outcome: audit.Deleted, Ended: tokens.Mark(token)},
 		)
 	})
 	if err != nil {
 		return fmt.Errorf("remove cluster %s: %w", clusterID, err)
 	}
-	return nil
-}
-
-// removal is the verb of the audit.
-func removal(abandon bool) string {
-	if abandon {
-		return "abandon"
-	}
-	return "delete"
-}
-
-func (s *Server) removeCluster(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := adminapi.PathUUID(r, "cluster_id")
-	if err != nil {
-		return err
-	}
-	query := adminapi.NewQuery(r)
-	abandon := query.Bool("abandon")
-	if err := query.Err(); err != nil {
-		return err
-	}
-	if err := s.store.RemoveCluster(r.Context(), clusterID, abandon); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

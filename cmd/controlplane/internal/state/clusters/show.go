@@ -73,11 +73,7 @@ func (s *Store) Service(ctx context.Context, id starbase.Identity) (service star
 	return service, nil
 }
 
-func (s *Server) showConfig(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := adminapi.PathUUID(r, "cluster_id")
-	if err != nil {
-		return err
-	}
+func (s *Server) showConfig(w http.ResponseWriter, r *http.Request, clusterID string) error {
 	cluster, _, err := s.store.Cluster(r.Context(), clusterID)
 	if err != nil {
 		return err
@@ -85,26 +81,12 @@ func (s *Server) showConfig(w http.ResponseWriter, r *http.Request) error {
 	return adminapi.WriteJSON(w, http.StatusOK, starbase.ClusterConfig{LBSizeUnits: cluster.LBSizeUnits})
 }
 
-func (s *Server) showProject(w http.ResponseWriter, r *http.Request) error {
-	projectID, err := adminapi.PathUUID(r, "project_id")
-	if err != nil {
-		return err
-	}
+func (s *Server) showProject(w http.ResponseWriter, r *http.Request, projectID string) error {
 	project, err := s.store.Project(r.Context(), projectID)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, project)
+	return adminapi.WriteResult(w, project, err)
 }
 
-func (s *Server) showService(w http.ResponseWriter, r *http.Request) error {
-	id, err := servicePath(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) showService(w http.ResponseWriter, r *http.Request, id starbase.Identity) error {
 	service, err := s.store.Service(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, service)
+	return adminapi.WriteResult(w, service, err)
 }

@@ -15,11 +15,7 @@ type attachedBody struct {
 	VarGroups []string `json:"var_groups"`
 }
 
-func (s *Server) putVarGroup(w http.ResponseWriter, r *http.Request) error {
-	projectID, groupID, err := varGroupPath(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) putVarGroup(w http.ResponseWriter, r *http.Request, id groupID) error {
 	var group VarGroup
 	if err := adminapi.Decode(w, r, &group, true); err != nil {
 		return err
@@ -27,7 +23,7 @@ func (s *Server) putVarGroup(w http.ResponseWriter, r *http.Request) error {
 	if fields := group.validate(); len(fields) > 0 {
 		return adminapi.Invalid(fields...)
 	}
-	change, err := s.store.PutVarGroup(r.Context(), projectID, groupID, group)
+	change, err := s.store.PutVarGroup(r.Context(), id.project, id.group, group)
 	if err != nil {
 		return err
 	}
@@ -59,16 +55,12 @@ func (g VarGroup) validate() (fields []starbase.FieldError) {
 	return fields
 }
 
-func (s *Server) showVarGroup(w http.ResponseWriter, r *http.Request) error {
-	projectID, groupID, err := varGroupPath(r)
+func (s *Server) showVarGroup(w http.ResponseWriter, r *http.Request, id groupID) error {
+	group, err := s.store.VarGroup(r.Context(), id.project, id.group)
 	if err != nil {
 		return err
 	}
-	group, err := s.store.VarGroup(r.Context(), projectID, groupID)
-	if err != nil {
-		return err
-	}
-	s.read(r.Context(), about(projectID, groupID))
+	s.read(r.Context(), about(id.project, id.group))
 	return adminapi.WriteJSON(w, http.StatusOK, group)
 }
 
@@ -77,11 +69,7 @@ func (s *Server) read(ctx context.Context, name string) {
 	audit.Note(ctx, s.store.Database, s.logger, audit.Change{Verb: audit.Read, Kind: audit.KindVarGroup, Name: name, Outcome: "answered"})
 }
 
-func (s *Server) listVarGroups(w http.ResponseWriter, r *http.Request) error {
-	projectID, err := adminapi.PathUUID(r, "project_id")
-	if err != nil {
-		return err
-	}
+func (s *Server) listVarGroups(w http.ResponseWriter, r *http.Request, projectID string) error {
 	s.read(r.Context(), projectID)
 	return adminapi.WritePart(r.Context(), w, adminapi.NewQuery(r), "var_groups", func(g *StoredVarGroup) string { return g.VarGroupID },
 		func(ctx context.Context, after string, limit int) ([]StoredVarGroup, error) {
@@ -89,23 +77,12 @@ func (s *Server) listVarGroups(w http.ResponseWriter, r *http.Request) error {
 		})
 }
 
-func (s *Server) deleteVarGroup(w http.ResponseWriter, r *http.Request) error {
-	projectID, groupID, err := varGroupPath(r)
-	if err != nil {
-		return err
-	}
-	change, err := s.store.DeleteVarGroup(r.Context(), projectID, groupID)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, change)
+func (s *Server) deleteVarGroup(w http.ResponseWriter, r *http.Request, id groupID) error {
+	change, err := s.store.DeleteVarGroup(r.Context(), id.project, id.group)
+	return adminapi.WriteResult(w, change, err)
 }
 
-func (s *Server) attachVarGroups(w http.ResponseWriter, r *http.Request) error {
-	id, err := servicePath(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) attachVarGroups(w http.ResponseWriter, r *http.Request, id starbase.Identity) error {
 	var body attachedBody
 	if err := adminapi.Decode(w, r, &body, true); err != nil {
 		return err
@@ -132,17 +109,10 @@ func (s *Server) attachVarGroups(w http.ResponseWriter, r *http.Request) error {
 		return adminapi.Invalid(fields...)
 	}
 	change, err := s.store.AttachVarGroups(r.Context(), id, body.VarGroups)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, change)
+	return adminapi.WriteResult(w, change, err)
 }
 
-func (s *Server) showAttached(w http.ResponseWriter, r *http.Request) error {
-	id, err := servicePath(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) showAttached(w http.ResponseWriter, r *http.Request, id starbase.Identity) error {
 	groups, err := s.store.AttachedVarGroups(r.Context(), id)
 	if err != nil {
 		return err
@@ -150,17 +120,24 @@ func (s *Server) showAttached(w http.ResponseWriter, r *http.Request) error {
 	return adminapi.WriteJSON(w, http.StatusOK, attachedBody{groups})
 }
 
-func varGroupPath(r *http.Request) (projectID, groupID string, err error) {
-	if projectID, err = adminapi.PathUUID(r, "project_id"); err != nil {
-		return "", "", err
+func clusterPath(r *http.Request) (string, error) { return adminapi.PathUUID(r, "cluster_id") }
+
+func projectPath(r *http.Request) (string, error) { return adminapi.PathUUID(r, "project_id") }
+
+// groupID is the var group that a path names.
+type groupID struct{ project, group string }
+
+func groupPath(r *http.Request) (id groupID, err error) {
+	if id.project, err = projectPath(r); err != nil {
+		return id, err
 	}
-	groupID, err = adminapi.PathUUID(r, "var_group_id")
-	return projectID, groupID, err
+	id.group, err = adminapi.PathUUID(r, "var_group_id")
+	return id, err
 }
 
 // servicePath returns the service that a path names.
 func servicePath(r *http.Request) (id starbase.Identity, err error) {
-	if id.ProjectID, err = adminapi.PathUUID(r, "project_id"); err != nil {
+	if id.ProjectID, err = projectPath(r); err != nil {
 		return id, err
 	}
 	id.ServiceID, err = adminapi.PathUUID(r, "service_id")

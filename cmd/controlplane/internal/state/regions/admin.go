@@ -28,26 +28,41 @@ func AdminRoutes(store *Store) []adminapi.Route {
 	a := &admin{store}
 	return []adminapi.Route{
 		{Method: http.MethodGet, Path: adminapi.Prefix + "regions", Handle: a.list},
-		{Method: http.MethodPut, Path: region, Handle: a.put},
-		{Method: http.MethodGet, Path: region, Handle: a.show},
-		{Method: http.MethodDelete, Path: region, Handle: a.remove},
-		{Method: http.MethodPost, Path: region + "/rotate-token", Handle: a.rotateToken},
-		{Method: http.MethodPost, Path: region + "/allow-mass-delete", Handle: a.approveDeletions},
-		{Method: http.MethodGet, Path: region + "/deployments", Handle: a.listResources(deployments)},
-		{Method: http.MethodGet, Path: region + "/sentinels", Handle: a.listResources(sentinels)},
-		{Method: http.MethodGet, Path: region + "/policies", Handle: a.listResources(policies)},
-		{Method: http.MethodGet, Path: region + "/deployments/{id}", Handle: a.showResource(deployments)},
-		{Method: http.MethodGet, Path: region + "/sentinels/{id}", Handle: a.showResource(sentinels)},
-		{Method: http.MethodGet, Path: region + "/policies/{id}", Handle: a.showResource(policies)},
-		{Method: http.MethodPut, Path: region + "/deployments/{id}", Handle: a.putResource(store.PutDeployment)},
-		{Method: http.MethodDelete, Path: region + "/deployments/{id}", Handle: a.archiveResource(store.PutDeployment)},
-		{Method: http.MethodPut, Path: region + "/sentinels/{id}", Handle: a.putResource(store.PutSentinel)},
-		{Method: http.MethodDelete, Path: region + "/sentinels/{id}", Handle: a.archiveResource(store.PutSentinel)},
-		{Method: http.MethodPut, Path: region + "/policies/{id}", Handle: a.putResource(store.PutPolicy)},
-		{Method: http.MethodDelete, Path: region + "/policies/{id}", Handle: a.archiveResource(store.PutPolicy)},
+		{Method: http.MethodPut, Path: region, Handle: adminapi.By(regionPath, a.put)},
+		{Method: http.MethodGet, Path: region, Handle: adminapi.By(regionPath, a.show)},
+		{Method: http.MethodDelete, Path: region, Handle: adminapi.By(regionPath, adminapi.Removal(store.RemoveRegion))},
+		{Method: http.MethodPost, Path: region + "/rotate-token", Handle: adminapi.By(regionPath, a.rotateToken)},
+		{Method: http.MethodPost, Path: region + "/allow-mass-delete", Handle: adminapi.By(regionPath, a.approveDeletions)},
+		{Method: http.MethodGet, Path: region + "/deployments", Handle: adminapi.By(regionPath, a.listResources(deployments))},
+		{Method: http.MethodGet, Path: region + "/sentinels", Handle: adminapi.By(regionPath, a.listResources(sentinels))},
+		{Method: http.MethodGet, Path: region + "/policies", Handle: adminapi.By(regionPath, a.listResources(policies))},
+		{Method: http.MethodGet, Path: region + "/deployments/{id}", Handle: adminapi.By(resourcePath, a.showResource(deployments))},
+		{Method: http.MethodGet, Path: region + "/sentinels/{id}", Handle: adminapi.By(resourcePath, a.showResource(sentinels))},
+		{Method: http.MethodGet, Path: region + "/policies/{id}", Handle: adminapi.By(resourcePath, a.showResource(policies))},
+		{Method: http.MethodPut, Path: region + "/deployments/{id}", Handle: adminapi.By(resourcePath, a.putResource(store.PutDeployment))},
+		{Method: http.MethodDelete, Path: region + "/deployments/{id}", Handle: adminapi.By(resourcePath, a.archiveResource(store.PutDeployment))},
+		{Method: http.MethodPut, Path: region + "/sentinels/{id}", Handle: adminapi.By(resourcePath, a.putResource(store.PutSentinel))},
+		{Method: http.MethodDelete, Path: region + "/sentinels/{id}", Handle: adminapi.By(resourcePath, a.archiveResource(store.PutSentinel))},
+		{Method: http.MethodPut, Path: region + "/policies/{id}", Handle: adminapi.By(resourcePath, a.putResource(store.PutPolicy))},
+		{Method: http.MethodDelete, Path: region + "/policies/{id}", Handle: adminapi.By(resourcePath, a.archiveResource(store.PutPolicy))},
 		{Method: http.MethodPost, Path: adminapi.Prefix + "new-log-epoch", Handle: a.startLogEpoch},
 		{Method: http.MethodGet, Path: adminapi.Prefix + "log", Handle: a.showLog},
 	}
+}
+
+func regionPath(r *http.Request) (string, error) {
+	return adminapi.PathName(r, "region_id", resourceID)
+}
+
+// resourceKey is the resource that a path names.
+type resourceKey struct{ region, id string }
+
+func resourcePath(r *http.Request) (key resourceKey, err error) {
+	if key.region, err = regionPath(r); err != nil {
+		return key, err
+	}
+	key.id, err = adminapi.PathName(r, "id", resourceID)
+	return key, err
 }
 
 // AdminConditions returns how the errors of a [Store] are answered.
@@ -107,11 +122,7 @@ type regionAnswer struct {
 	Token    string `json:"token,omitempty"`
 }
 
-func (a *admin) put(w http.ResponseWriter, r *http.Request) error {
-	id, err := adminapi.PathName(r, "region_id", resourceID)
-	if err != nil {
-		return err
-	}
+func (a *admin) put(w http.ResponseWriter, r *http.Request, id string) error {
 	var body struct {
 		Name     string `json:"name"`
 		Platform string `json:"platform"`
@@ -153,15 +164,12 @@ type regionView struct {
 	Resources []Resource `json:"resources"`
 }
 
-func (a *admin) show(w http.ResponseWriter, r *http.Request) error {
-	id, err := adminapi.PathName(r, "region_id", resourceID)
+func (a *admin) show(w http.ResponseWriter, r *http.Request, id string) error {
+	region, resources, err := a.store.Resources(r.Context(), id)
 	if err != nil {
 		return err
 	}
-	view := regionView{}
-	if view.Region, view.Resources, err = a.store.Resources(r.Context(), id); err != nil {
-		return err
-	}
+	view := regionView{Region: region, Resources: resources}
 	if view.Resources == nil {
 		view.Resources = []Resource{}
 	}
@@ -174,11 +182,7 @@ func (a *admin) show(w http.ResponseWriter, r *http.Request) error {
 	return adminapi.WriteJSON(w, http.StatusOK, view)
 }
 
-func (a *admin) rotateToken(w http.ResponseWriter, r *http.Request) error {
-	id, err := adminapi.PathName(r, "region_id", resourceID)
-	if err != nil {
-		return err
-	}
+func (a *admin) rotateToken(w http.ResponseWriter, r *http.Request, id string) error {
 	overlap, err := adminapi.DecodeOverlap(w, r)
 	if err != nil {
 		return err
@@ -193,34 +197,29 @@ func (a *admin) rotateToken(w http.ResponseWriter, r *http.Request) error {
 // put is one of the store's Put methods.
 type put func(ctx context.Context, regionID, id string, want Wanted) (changed bool, err error)
 
-func (a *admin) putResource(do put) adminapi.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+// resourceHandler answers a request about one resource.
+type resourceHandler func(w http.ResponseWriter, r *http.Request, key resourceKey) error
+
+func (a *admin) putResource(do put) resourceHandler {
+	return func(w http.ResponseWriter, r *http.Request, key resourceKey) error {
 		var want Wanted
 		if err := adminapi.Decode(w, r, &want, true); err != nil {
 			return err
 		}
-		return a.want(w, r, do, want)
+		return a.want(w, r, key, do, want)
 	}
 }
 
 // archiveResource is the soft removal of a resource: the row stays and its state
 // changes, because only a change reaches the agent.
-func (a *admin) archiveResource(do put) adminapi.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		return a.want(w, r, do, Wanted{State: "archived"})
+func (a *admin) archiveResource(do put) resourceHandler {
+	return func(w http.ResponseWriter, r *http.Request, key resourceKey) error {
+		return a.want(w, r, key, do, Wanted{State: "archived"})
 	}
 }
 
-func (a *admin) want(w http.ResponseWriter, r *http.Request, do put, want Wanted) error {
-	regionID, err := adminapi.PathName(r, "region_id", resourceID)
-	if err != nil {
-		return err
-	}
-	id, err := adminapi.PathName(r, "id", resourceID)
-	if err != nil {
-		return err
-	}
-	changed, err := do(r.Context(), regionID, id, want)
+func (a *admin) want(w http.ResponseWriter, r *http.Request, key resourceKey, do put, want Wanted) error {
+	changed, err := do(r.Context(), key.region, key.id, want)
 	wrong, ok := errors.AsType[*invalidError](err)
 	switch {
 	case ok && r.Method == http.MethodDelete:

@@ -77,11 +77,7 @@ func heldOf(m *ctrlv1.HeldDeletions) (*starbase.HeldDeletions, error) {
 	return held, nil
 }
 
-func (a *admin) approveDeletions(w http.ResponseWriter, r *http.Request) error {
-	id, err := adminapi.PathName(r, "region_id", resourceID)
-	if err != nil {
-		return err
-	}
+func (a *admin) approveDeletions(w http.ResponseWriter, r *http.Request, id string) error {
 	digest, err := approval.Decode(w, r)
 	if err != nil {
 		return err

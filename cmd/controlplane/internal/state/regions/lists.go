@@ -40,12 +40,8 @@ func (s *Store) ResourcesAfter(ctx context.Context, regionID, collection, after 
 	return list, nil
 }
 
-func (a *admin) listResources(collection string) adminapi.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		regionID, err := adminapi.PathName(r, "region_id", resourceID)
-		if err != nil {
-			return err
-		}
+func (a *admin) listResources(collection string) func(http.ResponseWriter, *http.Request, string) error {
+	return func(w http.ResponseWriter, r *http.Request, regionID string) error {
 		return adminapi.WritePart(
 			r.Context(),
 			w,

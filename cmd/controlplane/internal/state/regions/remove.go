@@ -65,36 +65,15 @@ func (s *Store) RemoveRegion(ctx context.Context, regionID string, abandon bool)
 		); err != nil {
 			return err
 		}
-		verb := "delete"
-		if abandon {
-			verb = "abandon"
-		}
 		return audit.Record(
 			ctx,
 			tx,
-			audit.Change{Verb: verb, Kind: audit.KindRegion, Name: regionID, Outcome: audit.Deleted, Ended: tokens.Mark(token)},
+			audit.Change{Verb: audit.Removal(abandon), Kind: audit.KindRegion, Name: regionID, Outcome: audit.Deleted, Ended: tokens.Mark(token)},
 		)
 	})
 	if err != nil {
 		return fmt.Errorf("remove region %s: %w", regionID, err)
 	}
-	return nil
-}
-
-func (a *admin) remove(w http.ResponseWriter, r *http.Request) error {
-	id, err := adminapi.PathName(r, "region_id", resourceID)
-	if err != nil {
-		return err
-	}
-	query := adminapi.NewQuery(r)
-	abandon := query.Bool("abandon")
-	if err := query.Err(); err != nil {
-		return err
-	}
-	if err := a.store.RemoveRegion(r.Context(), id, abandon); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
@@ -111,20 +90,9 @@ func (s *Store) Wanted(ctx context.Context, regionID, collection, id string) (wa
 	return want, err
 }
 
-func (a *admin) showResource(collection string) adminapi.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		regionID, err := adminapi.PathName(r, "region_id", resourceID)
-		if err != nil {
-			return err
-		}
-		id, err := adminapi.PathName(r, "id", resourceID)
-		if err != nil {
-			return err
-		}
-		want, err := a.store.Wanted(r.Context(), regionID, collection, id)
-		if err != nil {
-			return err
-		}
-		return adminapi.WriteJSON(w, http.StatusOK, want)
+func (a *admin) showResource(collection string) resourceHandler {
+	return func(w http.ResponseWriter, r *http.Request, key resourceKey) error {
+		want, err := a.store.Wanted(r.Context(), key.region, collection, key.id)
+		return adminapi.WriteResult(w, want, err)
 	}
 }

@@ -10,12 +10,9 @@ import (
 // a pool of the same name in one account have different scopes, and so has a pool that
 // was deleted and created again.
 type Scope struct {
-	// Domain prefixes the tags, such as "stratos.sh". Required.
+	// Domain prefixes the tags, such as "stratos.sh". Its part before the first dot is the
+	// value of the tag "managed-by". Required.
 	Domain string
-
-	// Manager is the value of the tag "managed-by". Default: the part of Domain
-	// before its first dot.
-	Manager string
 
 	// Cluster is the name or the UID of the cluster, unique in the account.
 	// Required.
@@ -58,9 +55,6 @@ func (s Scope) ClusterTags() map[string]string {
 }
 
 func (s Scope) manager() string {
-	if s.Manager != "" {
-		return s.Manager
-	}
 	manager, _, _ := strings.Cut(s.Domain, ".")
 	return manager
 }

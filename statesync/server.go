@@ -33,10 +33,6 @@ type Server struct {
 	// Linger is how long a scope stays in memory after its last stream. Default
 	// one minute.
 	Linger time.Duration
-	// Backoff is the backoff after a failed read of the log. Default 0.5 s doubled up
-	// to 30 s, with 50 % jitter. A stream that is opened meanwhile waits up to 5 s for
-	// the log, which is then read again each second.
-	Backoff reconcile.Backoff
 	// Logger gets failures. Default nil: no log.
 	Logger *slog.Logger
 
@@ -112,12 +108,10 @@ func (s *Server) validate() error {
 }
 
 // keep runs f, again and again if the log fails, until ctx ends or the scope
-// turns out not to exist.
+// turns out not to exist. A stream that is opened meanwhile waits up to 5 s for the log, which is
+// then read again each second.
 func (s *Server) keep(ctx context.Context, f *feed) {
-	backoff := s.Backoff
-	backoff.Min = cmp.Or(backoff.Min, 500*time.Millisecond)
-	backoff.Max = cmp.Or(backoff.Max, 30*time.Second)
-	backoff.Jitter = cmp.Or(backoff.Jitter, 0.5)
+	backoff := reconcile.Backoff{Min: 500 * time.Millisecond, Max: 30 * time.Second, Jitter: 0.5}
 	for retry := 1; ; retry++ {
 		began := time.Now()
 		err := f.run(ctx)

@@ -23,9 +23,6 @@ import (
 type Budget struct {
 	// Max bounds the requests under way at once. Zero means 64.
 	Max int
-	// OnRequest is called, if set, when a request has been answered, from several
-	// goroutines at once: for metrics.
-	OnRequest func(Request)
 
 	mu      sync.Mutex
 	limit   int // now; zero: not begun
@@ -34,17 +31,6 @@ type Budget struct {
 	pause   time.Time // no request before
 	halved  time.Time // requests sent before it do not halve again
 	waiting []chan struct{}
-}
-
-// Request is one finished request to the API server.
-type Request struct {
-	// Method is the HTTP method.
-	Method string
-	// Status is the answer's code, 0 when there was none.
-	Status int
-	// Waited is how long the budget held the request back.
-	Waited   time.Duration
-	Duration time.Duration
 }
 
 // budgetStart is the first limit, unless Max is less.
@@ -83,20 +69,12 @@ type budgeted struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *budgeted) RoundTrip(r *http.Request) (*http.Response, error) {
-	asked := time.Now()
 	if err := t.budget.acquire(r.Context()); err != nil {
 		return nil, err
 	}
 	sent := time.Now()
 	answer, err := t.next.RoundTrip(r)
-	seen := Request{Method: r.Method, Waited: sent.Sub(asked), Duration: time.Since(sent)}
-	if answer != nil {
-		seen.Status = answer.StatusCode
-	}
 	t.budget.judge(answer, sent)
-	if t.budget.OnRequest != nil {
-		t.budget.OnRequest(seen)
-	}
 	if err != nil || answer.StatusCode == http.StatusSwitchingProtocols || r.URL.Query().Get("watch") != "" {
 		t.budget.release()
 		return answer, err

@@ -51,10 +51,6 @@ type Fake struct {
 	// Fault returns the fault of each call. Nil means no faults.
 	Fault func(Call) Fault
 
-	// OnState is called by Start for each state that a machine enters, in the order of
-	// time. It may add a machine to a cluster when it boots, and remove it later.
-	OnState func(context.Context, cloud.Instance)
-
 	mu       sync.Mutex
 	last     int
 	machines map[string]*machine
@@ -62,7 +58,6 @@ type Fake struct {
 	tokens   map[string]launch
 	buckets  map[string]*bucketState
 	calls    map[string]int
-	changed  chan struct{} // closed by the next call that changes a machine
 }
 
 // A Call is one call of a provider's method, as [Fake.Fault] sees it.
@@ -196,7 +191,6 @@ func (f *Fake) do(ctx context.Context, call Call, operation func(now time.Time) 
 	if fault.Twice {
 		err = operation(now)
 	}
-	f.notify()
 	if fault.Err != nil {
 		return fault.Err
 	}
@@ -252,7 +246,6 @@ func (f *Fake) stateOf(id string) cloud.InstanceState {
 func (f *Fake) Shutdown(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	defer f.notify()
 	return f.stop(id, "Shutdown", time.Now())
 }
 
@@ -260,7 +253,6 @@ func (f *Fake) Shutdown(id string) error {
 func (f *Fake) Interrupt(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	defer f.notify()
 	return f.terminate(id, time.Now())
 }
 
@@ -268,7 +260,6 @@ func (f *Fake) Interrupt(id string) error {
 func (f *Fake) Vanish(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	defer f.notify()
 	if m := f.machines[id]; m != nil {
 		m.states = []stateAt{{time.Now().Add(-f.retention() - 1), cloud.InstanceTerminated}}
 	}
@@ -282,12 +273,4 @@ func (f *Fake) Config(id string) cloud.LaunchConfig {
 		return m.config
 	}
 	return cloud.LaunchConfig{}
-}
-
-// notify wakes Start, which finds the changes.
-func (f *Fake) notify() {
-	if f.changed != nil {
-		close(f.changed)
-		f.changed = nil
-	}
 }

@@ -1,7 +1,6 @@
 package cloudtest_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -16,44 +15,6 @@ import (
 
 func launch(token string) cloud.LaunchConfig {
 	return cloud.LaunchConfig{Token: token, ImageID: "image", InstanceType: "m5.large"}
-}
-
-func TestEveryStateIsCalledForInTheOrderOfTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begin := time.Now()
-		var got []string
-		f := &cloudtest.Fake{Transition: 10 * time.Second}
-		f.OnState = func(ctx context.Context, i cloud.Instance) {
-			got = append(got, fmt.Sprintf("%s %s %s", time.Since(begin), i.ID[len(i.ID)-1:], i.State))
-			if i.State == cloud.InstanceRunning && i.ID == "i-fake-000002" {
-				require.NoError(t, f.StopInstance(ctx, i.ID, false), "the hook may call")
-			}
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- f.Start(ctx) }()
-		time.Sleep(time.Second)
-		_, err := f.LaunchInstance(ctx, launch("a"))
-		require.NoError(t, err)
-		time.Sleep(5 * time.Second)
-		_, err = f.LaunchInstance(ctx, launch("b"))
-		require.NoError(t, err)
-		time.Sleep(time.Minute)
-		require.NoError(t, f.Interrupt("i-fake-000001"))
-		time.Sleep(time.Minute)
-		cancel()
-		require.NoError(t, <-done)
-		require.Equal(t, []string{
-			"1s 1 pending",
-			"6s 2 pending",
-			"11s 1 running",
-			"16s 2 running",
-			"16s 2 stopping",
-			"26s 2 stopped",
-			"1m6s 1 shutting-down",
-			"1m16s 1 terminated",
-		}, got)
-	})
 }
 
 func TestAListLagsAndOtherReadsDoNot(t *testing.T) {

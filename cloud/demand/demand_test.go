@@ -358,16 +358,6 @@ func TestDemand(t *testing.T) {
 			"1 node ",
 		},
 		{
-			"the share that is planned with applies to what the machine has",
-			demand.Input{Pods: pods(8, "p", small), Supplies: []demand.Supply{with(four, func(s *demand.Supply) { s.Usable = 0.75 })}},
-			"a: start a-1 start a-2; 8 standby ",
-		},
-		{
-			"but not to the number of its pods",
-			demand.Input{Pods: pods(4, "p", small), Supplies: []demand.Supply{{Pool: "a", Usable: 0.5, MaxLaunches: 5, Templates: []demand.NodeTemplate{{Node: demand.Node{Allocatable: demand.Resources{CPU: 64_000, Memory: 64 * gi, Pods: 4}}}}}}},
-			"a: launch 1 ; 4 launch ",
-		},
-		{
 			"the number of pods of a machine is bounded",
 			demand.Input{Pods: pods(5, "p", small), Supplies: []demand.Supply{{Pool: "a", MaxLaunches: 5, Templates: []demand.NodeTemplate{{Node: demand.Node{Allocatable: demand.Resources{CPU: 64_000, Memory: 64 * gi, Pods: 2}}}}}}},
 			"a: launch 3 ; 5 launch ",

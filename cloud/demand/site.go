@@ -69,13 +69,6 @@ func (m *model) pool(name string) *supply {
 func (m *model) site(n *Node, on Where, of *supply) *site {
 	s := &site{node: n, on: on, supply: of, shape: m.shape(n), free: make([]int64, m.dims)}
 	n.Allocatable.vector(m.names, s.free)
-	if of != nil && of.offer.Usable != 0 && of.offer.Usable != 1 {
-		for d := range s.free {
-			if d != dimPods {
-				s.free[d] = int64(float64(s.free[d]) * of.offer.Usable)
-			}
-		}
-	}
 	for _, p := range n.Pods {
 		s.free[dimCPU] -= p.Requests.CPU
 		s.free[dimMemory] -= p.Requests.Memory

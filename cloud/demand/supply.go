@@ -32,10 +32,6 @@ type Supply struct {
 	// DefaultRequests are the assumed requests of a pod without requests on a machine
 	// of this pool. If they are empty too, such a pod gets a machine of its own.
 	DefaultRequests Resources
-	// Usable is the share of CPU, memory, storage and extended resources of a machine
-	// of this pool that may be used, including the pods that are on it already; zero
-	// means 1.
-	Usable float64
 }
 
 // NodeTemplate is the node of a machine after its launch.

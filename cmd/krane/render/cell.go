@@ -26,8 +26,6 @@ type Cell struct {
 	// PodSecurity is the loosest level that a deployment may ask for, and what namespaces
 	// enforce. Empty: restricted.
 	PodSecurity isolation.Level
-	// SentinelPort is the TCP port that sentinels listen on. Zero means 8040.
-	SentinelPort int32
 }
 
 // Registry is a registry of container images and how to log in.

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 
@@ -33,7 +32,7 @@ func (c Cell) Sentinel(s *ctrlv1.ApplySentinel, owner types.UID) ([]*unstructure
 		})
 	}
 	selector := func() object { return object{labelSentinelID: s.GetSentinelId()} }
-	port := int64(cmp.Or(c.SentinelPort, 8040))
+	const port int64 = 8040 // that sentinels listen on
 	container := object{
 		"name":  "sentinel",
 		"image": s.GetImage(),

@@ -1,7 +1,6 @@
 package regions
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -18,9 +17,10 @@ import (
 
 const instances = "instances"
 
-// The defaults of a [Reconciler].
 const (
-	retention        = 7 * 24 * time.Hour
+	// retention is the minimum time that an archived resource is kept.
+	retention = 7 * 24 * time.Hour
+	// dormantRetention is the same for a resource that is stopped, stopping or standby.
 	dormantRetention = 30 * 24 * time.Hour
 )
 
@@ -81,8 +81,8 @@ func (c contents) expired(kept map[string]time.Time, different map[statesync.Key
 func (r *Reconciler) purge(ctx context.Context, region Region, c contents, different map[statesync.Key]difference) error {
 	now := time.Now()
 	kept := map[string]time.Time{
-		"archived": now.Add(-cmp.Or(r.Retention, retention)),
-		"dormant":  now.Add(-cmp.Or(r.DormantRetention, dormantRetention)),
+		"archived": now.Add(-retention),
+		"dormant":  now.Add(-dormantRetention),
 	}
 	var errs []error
 	for _, key := range c.expired(kept, different) {
@@ -191,7 +191,7 @@ func (s *Store) purgeInstances(ctx context.Context, regionID, id string, then ti
 // purgeNames removes the names of deployments that no region has a row of. All regions
 // were read: one that was not may have the deployment in its log.
 func (r *Reconciler) purgeNames(ctx context.Context, regions map[string]contents) error {
-	then := time.Now().Add(-cmp.Or(r.Retention, retention)).UnixMilli()
+	then := time.Now().Add(-retention).UnixMilli()
 	live := func(id string) bool {
 		for _, c := range regions {
 			if i := c.items[statesync.Key{Collection: deployments, ID: id}]; i.Version > 0 && !i.Deleted {

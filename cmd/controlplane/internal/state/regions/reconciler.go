@@ -32,12 +32,13 @@ import (
 // deployment that ever existed. Nothing is purged while a live agent has not applied the
 // removal, or reports no position. Purged are:
 //
-//   - a resource that is archived: after Retention, once no instance of it is reported;
-//   - one that is stopped, stopping or standby: the same after DormantRetention;
-//   - instances whose deployment has no row in their region: Retention after their last
+//   - a resource that is archived: after 7 days, once no instance of it is reported;
+//   - one that is stopped, stopping or standby: the same after 30 days, since it may be
+//     wanted again without its spec;
+//   - instances whose deployment has no row in their region: 7 days after their last
 //     report and after the withdrawal of the row;
 //   - the name of a deployment without a row in any region, and without instances:
-//     Retention after the last withdrawal.
+//     7 days after the last withdrawal.
 type Reconciler struct {
 	// Store is the database. Required.
 	Store *Store
@@ -46,11 +47,6 @@ type Reconciler struct {
 	// Settle is how long a difference must last before it is appended: a change is
 	// not in the log at once. Zero: 5 s.
 	Settle time.Duration
-	// Retention is the minimum time that an archived resource is kept. Zero: 7 days.
-	Retention time.Duration
-	// DormantRetention is the same for a resource that is stopped, stopping or standby,
-	// which may be wanted again without its spec. Zero: 30 days.
-	DormantRetention time.Duration
 	// Logger gets a line for each difference. Nil: nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics. Nil: they are not collected anywhere.

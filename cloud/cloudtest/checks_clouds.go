@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
@@ -97,9 +98,7 @@ func spelling(ctx context.Context, s *session) error {
 		"example.com/empty":   "",
 	}
 	c := s.config()
-	for k, v := range odd {
-		c.Tags[k] = v
-	}
+	maps.Copy(c.Tags, odd)
 	i, err := s.launch(ctx, c)
 	if err != nil {
 		return err

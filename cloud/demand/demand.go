@@ -100,7 +100,7 @@ type Reason struct {
 // domains over which earlier pods must be spread.
 const maxRepacks = 8
 
-// Demand returns the machines that the pods need, and the place of each pod.
+// Place returns the machines that the pods need, and the place of each pod.
 //
 // Every pod is placed by the rules of the scheduler: requests, node selector
 // and affinity, taints, host ports, pod affinity and anti-affinity, topology

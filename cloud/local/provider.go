@@ -63,7 +63,7 @@ func (p *Provider) LaunchInstance(ctx context.Context, c cloud.LaunchConfig) (i 
 		m, err := p.look(fresh.ID)
 		if errors.Is(err, cloud.ErrNotFound) {
 			m = &machine{Instance: fresh, Config: c}
-			err = p.boot(m)
+			err = p.boot(m) //nolint:contextcheck // as boot
 		}
 		if err == nil && fmt.Sprint(m.Config) != fmt.Sprint(c) {
 			err = fmt.Errorf("token %s, machine %s: %w", c.Token, fresh.ID, cloud.ErrTokenReused)
@@ -88,7 +88,7 @@ func (p *Provider) StartInstance(ctx context.Context, id string) error {
 		case cloud.InstancePending, cloud.InstanceRunning:
 			return nil
 		case cloud.InstanceStopped:
-			return p.boot(m)
+			return p.boot(m) //nolint:contextcheck // as boot
 		default:
 			return &cloud.InvalidStateError{ID: id, State: m.Instance.State, Operation: "StartInstance"}
 		}
@@ -258,6 +258,7 @@ func (p *Provider) boot(m *machine) (err error) {
 	}
 	defer func() { err = errors.Join(err, log.Close()) }() // the process has it, and with it the lock
 	m.Want, m.Instance.State, m.Boots = cloud.InstanceRunning, cloud.InstancePending, m.Boots+1
+	//nolint:forbidigo // the process outlives the call, and this program
 	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", "echo $$ && exec "+m.Config.ImageID)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles, cmd.SysProcAttr = log, log, []*os.File{log}, &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = append(os.Environ(), "MACHINE_NAME="+m.Instance.ID, "MACHINE_PROVIDER_ID=local:///"+p.Zone+"/"+m.Instance.ID,

@@ -105,6 +105,7 @@ func (b bound) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Query().Has("watch") {
 		return b.next.RoundTrip(r.WithContext(ctx))
 	}
+	//nolint:contextcheck // that of the process, for a request without one
 	ctx, cancel := context.WithTimeoutCause(ctx, b.timeout, fmt.Errorf("no answer within %v (--timeout)", b.timeout))
 	answer, err := b.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {

@@ -47,13 +47,13 @@ func (p *Pass) Teardown(ctx context.Context) (gone bool, err error) {
 	return err == nil && len(p.Recorded) == 0, err
 }
 
-// lookAgain is an error for which a queue does not park the object, also where it is marked with
+// lookAgainError is an error for which a queue does not park the object, also where it is marked with
 // [reconcile.Terminal].
-type lookAgain struct{ error }
+type lookAgainError struct{ error }
 
 var errLookAgain = errors.New("no event says that a service has changed")
 
-func (e lookAgain) Unwrap() []error { return []error{e.error, errLookAgain} }
+func (e lookAgainError) Unwrap() []error { return []error{e.error, errLookAgain} }
 
 // undo removes one part.
 func (p *Pass) undo(ctx context.Context, t *Part) error {
@@ -62,7 +62,7 @@ func (p *Pass) undo(ctx context.Context, t *Part) error {
 			return nil
 		}
 		if t.Left != nil {
-			return lookAgain{t.Left}
+			return lookAgainError{t.Left}
 		}
 		p.drop(recorded, nil)
 	}

@@ -142,7 +142,7 @@ func completeJob(live, o Object) {
 func (o Object) mergeStrings() {
 	strings, _ := o["stringData"].(map[string]any)
 	for name, value := range strings {
-		o.Set(base64.StdEncoding.EncodeToString([]byte(fmt.Sprint(value))), "data", name)
+		o.Set(base64.StdEncoding.EncodeToString(fmt.Append(nil, value)), "data", name)
 	}
 	delete(o, "stringData")
 	if empty(o["type"]) || o["type"] == "" {

@@ -53,12 +53,14 @@ var immutables = map[string][]immutable{ //nolint:gochecknoglobals // never chan
 	"replicasets.apps": {{path: "spec.selector"}},
 	"daemonsets.apps":  {{path: "spec.selector"}},
 	"statefulsets.apps": {
-		{path: "spec.selector", field: "spec", forbids: ofStatefulSet}, {path: "spec.serviceName", field: "spec", forbids: ofStatefulSet},
+		{path: "spec.selector", field: "spec", forbids: ofStatefulSet},
+		{path: "spec.serviceName", field: "spec", forbids: ofStatefulSet},
 		{path: "spec.podManagementPolicy", field: "spec", forbids: ofStatefulSet},
 	},
 	"jobs.batch": {{path: "spec.selector"}, {path: "spec.template", unless: suspended}},
 	"configmaps": {
-		{path: "immutable", unless: mutable, forbids: ofData}, {path: "data", unless: mutable, forbids: ofData},
+		{path: "immutable", unless: mutable, forbids: ofData},
+		{path: "data", unless: mutable, forbids: ofData},
 		{path: "binaryData", unless: mutable, forbids: ofData},
 	},
 	"secrets": {
@@ -169,7 +171,7 @@ func (k Kind) lacks(o Object) *fieldError {
 		return nil
 	}
 	pod := append(slices.Clone(template), "spec")
-	if policy := append(pod, "restartPolicy"); k.Group == "batch" && o.text(policy...) == "Always" {
+	if policy := append(slices.Clone(pod), "restartPolicy"); k.Group == "batch" && o.text(policy...) == "Always" {
 		return &fieldError{strings.Join(policy, "."), "FieldValueRequired", `Required value: valid values: "OnFailure", "Never"`}
 	}
 	return containerless(o, pod)

@@ -11,6 +11,7 @@ import (
 	clientmetadata "k8s.io/client-go/metadata"
 )
 
+//nolint:gochecknoglobals // constant
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // Dormant returns the name of a definition, <plural>.<group>, of which the server serves no

@@ -298,9 +298,10 @@ func (c *Cluster) DaemonSets() []*appsv1.DaemonSet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := slices.Collect(maps.Values(c.daemons))
-	slices.SortFunc(out, func(a, b *appsv1.DaemonSet) int {
-		return compareNames(types.NamespacedName{Namespace: a.Namespace, Name: a.Name}, types.NamespacedName{Namespace: b.Namespace, Name: b.Name})
-	})
+	nameOf := func(d *appsv1.DaemonSet) types.NamespacedName {
+		return types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
+	}
+	slices.SortFunc(out, func(a, b *appsv1.DaemonSet) int { return compareNames(nameOf(a), nameOf(b)) })
 	return out
 }
 

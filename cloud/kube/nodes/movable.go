@@ -110,7 +110,7 @@ func (s Snapshot) Movable(node string) (pods []*demand.Pod, kept string) {
 		if !p.evicted {
 			continue
 		}
-		why := ""
+		var why string
 		switch {
 		case p.kept:
 			why = "it asks not to be disrupted"

@@ -219,15 +219,16 @@ func (p *pass) conditions(job *v1alpha1.AgentJob) {
 	default:
 		set(conditionReady, true, reasonReconciled, "")
 	}
-	if last := p.lastRun(job); last == nil {
+	switch last := p.lastRun(job); {
+	case last == nil:
 		meta.RemoveStatusCondition(&job.Status.Conditions, conditionFinished)
-	} else if p.due {
+	case p.due:
 		set(conditionFinished, false, string(v1alpha1.Pending), messageDue)
-	} else if last.Outcome == "" || last.Outcome == v1alpha1.RunReplaced {
+	case last.Outcome == "", last.Outcome == v1alpha1.RunReplaced:
 		set(conditionFinished, false, string(v1alpha1.Running), "")
-	} else if last.Outcome == v1alpha1.RunSucceeded {
+	case last.Outcome == v1alpha1.RunSucceeded:
 		set(conditionFinished, true, string(last.Outcome), "")
-	} else {
+	default:
 		set(conditionFinished, true, string(last.Outcome), outcomeOf(last))
 	}
 }

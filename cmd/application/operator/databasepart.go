@@ -17,7 +17,7 @@ import (
 )
 
 // databases is what the operator asks of a server of PostgreSQL.
-type databases interface {
+type databases interface { //nolint:interfacebloat // one implementation, and a faulty one in tests
 	Check(ctx context.Context, want database.Want) error
 	Apply(ctx context.Context, want database.Want) (done []string, err error)
 	Delete(ctx context.Context, want database.Want, retain bool) (done []string, err error)

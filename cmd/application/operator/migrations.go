@@ -109,7 +109,7 @@ func (p *pass) next(ctx context.Context, configs []*unstructured.Unstructured) (
 	if err != nil {
 		return nil, err
 	}
-	objects := append(before, p.account())
+	objects := append(slices.Clone(before), p.account())
 	if p.moved && p.exists(p.deploymentID()) {
 		objects = append(objects, p.ingresses()...) // the Ingresses of the previous host are removed
 	}

@@ -255,7 +255,9 @@ func (w *operator) Start(ctx context.Context) error {
 				return nil //nolint:nilerr // ctx has ended
 			}
 			passes := &reconcile.Group{Members: []reconcile.Member{
-				{Name: "applications", Starter: &w.apps}, {Name: "previews", Starter: &w.previews}, {Name: "pods", Starter: &w.pods},
+				{Name: "applications", Starter: &w.apps},
+				{Name: "previews", Starter: &w.previews},
+				{Name: "pods", Starter: &w.pods},
 				{Name: "expiry", Starter: &w.sweep},
 			}}
 			return passes.Start(ctx)

@@ -24,7 +24,7 @@ const appContainer = "app"
 // postgrestImage is the sidecar of a pod with a database.
 const postgrestImage = "postgrest/postgrest:v12.2.3"
 
-var deploymentsResource = appsv1.SchemeGroupVersion.WithResource("deployments")
+var deploymentsResource = appsv1.SchemeGroupVersion.WithResource("deployments") //nolint:gochecknoglobals // constant
 
 // workload returns what runs the app. The pods read the configs when they start.
 func (p *pass) workload(configs []*unstructured.Unstructured) []*unstructured.Unstructured {
@@ -235,7 +235,11 @@ func (p *pass) container(name string, configs []*unstructured.Unstructured) obje
 
 func (p *pass) appContainer(configs []*unstructured.Unstructured) object {
 	probe := func(delay, period int64) object {
-		return object{"httpGet": object{"path": cmp.Or(p.subject.app.Spec.HealthPath, "/healthz"), "port": "http"}, "initialDelaySeconds": delay, "periodSeconds": period}
+		return object{
+			"httpGet":             object{"path": cmp.Or(p.subject.app.Spec.HealthPath, "/healthz"), "port": "http"},
+			"initialDelaySeconds": delay,
+			"periodSeconds":       period,
+		}
 	}
 	container := p.container(appContainer, configs)
 	container["ports"] = []any{object{"name": "http", "containerPort": p.port(), "protocol": "TCP"}}

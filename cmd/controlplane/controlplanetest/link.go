@@ -122,7 +122,7 @@ func (l link) RoundTrip(r *http.Request) (answer *http.Response, err error) {
 		if l.plane.Lasts(w, slowLink) {
 			through.wait = time.Duration(1+w.Dice("slow "+name).IntN(25_000)) * time.Millisecond
 		}
-		answer, err = l.plane.answer(through, r, body)
+		answer, err = l.plane.answer(through, r, body) //nolint:bodyclose // the caller does
 		return err
 	})
 	switch ctx := r.Context(); {

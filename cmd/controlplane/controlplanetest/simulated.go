@@ -259,7 +259,7 @@ func (p *Simulated) Each(query string, do func(values []any)) {
 		if err != nil {
 			return err
 		}
-		defer found.Close()
+		defer found.Close() //nolint:errcheck // it was read
 		columns, err := found.Columns()
 		if err != nil {
 			return err

@@ -14,10 +14,10 @@ type Term func(ctx context.Context, config *rest.Config, own prometheus.Register
 
 // Terms is [operator.Process.Work]: the metrics of a term are in registry for as long as it
 // lasts, so that a replica that waits shows none.
-func Terms(registry prometheus.Registerer, make Term) func(context.Context, *rest.Config) (operator.Work, error) {
+func Terms(registry prometheus.Registerer, begin Term) func(context.Context, *rest.Config) (operator.Work, error) {
 	return func(ctx context.Context, config *rest.Config) (operator.Work, error) {
 		own := prometheus.NewRegistry()
-		work, err := make(ctx, config, own)
+		work, err := begin(ctx, config, own)
 		return &measured{work: work, own: own, registry: registry}, err
 	}
 }

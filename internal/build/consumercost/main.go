@@ -120,7 +120,7 @@ func (c consumer) measure(ctx context.Context, repo string) (int, error) {
 	if c.version == "" {
 		mod += fmt.Sprintf("require %s v0.0.0\n", c.module)
 		for _, folder := range nested() {
-			mod += fmt.Sprintf("replace %s => %s\n", trueup+folder, repo+folder)
+			mod += fmt.Sprintf("replace %s => %s\n", trueup+folder, repo+folder) //nolint:modernize // a few lines
 		}
 	} else {
 		mod += fmt.Sprintf("require %s %s\n", c.module, c.version)

@@ -35,7 +35,9 @@ var unraced = regexp.MustCompile(`^\./(cloud/aws|reconcile/simtest)(/|$)`)
 
 // clustered are the packages of the root module whose tests start a Kubernetes; outside
 // the workspace they are not run a second time.
-var clustered = regexp.MustCompile(`^\./(apply|reconcile/(kube|operator|simtest)|cloud/kube|internal/(test|sim|bench|build)|diff/internal)(/|$)`)
+var clustered = regexp.MustCompile(
+	`^\./(apply|reconcile/(kube|operator|simtest)|cloud/kube|internal/(test|sim|bench|build)|diff/internal)(/|$)`,
+)
 
 // linked leaves all symbols out, a third of the time that linking takes. A panic has its names still.
 const linked = "-ldflags=-s"
@@ -51,7 +53,7 @@ var simulatedTest = regexp.MustCompile(`(?m)^func Test\w*(InASimulatedWorld|MayB
 // seldomCollected is for simulated worlds above all, which make much garbage and keep little: a
 // third of their time goes to its collection by default. What package process starts has the
 // default. The race detector needs too much memory for it.
-var seldomCollected = []string{"GOGC=400", "GODEBUG=memprofilerate=0"}
+var seldomCollected = []string{"GOGC=400", "GODEBUG=memprofilerate=0"} //nolint:gochecknoglobals // constant
 
 // timed are the tests that judge how long real parts take: nothing else runs beside them.
 const timed = "^TestLatency$"
@@ -199,7 +201,7 @@ func (r *runner) list(ctx context.Context, env []string, patterns ...string) ([]
 
 // slow are the packages whose tests take longest, the longest first. Those that wait most of the
 // time are among them, so that none of them is left when nothing else runs.
-var slow = []string{
+var slow = []string{ //nolint:gochecknoglobals // constant
 	"./cmd/application/operator", "./reconcile/simtest", "./cmd/nodepool/operator", "./apply", "./cmd/e2e/hostile", "./cmd/e2e/regions",
 	"./cmd/controlplane/internal/state/regions", "./examples/operator", "./cmd/krane/agent", "./reconcile/kube", "./cmd/agentjob/operator",
 	"./cmd/application/internal/database", "./internal/sim", "./cloud/aws", "./reconcile/operator", "./cmd/application/internal/storage",

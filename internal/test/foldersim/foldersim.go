@@ -73,7 +73,7 @@ func (s Set) Scenario(t *testing.T) simtest.Scenario {
 }
 
 // wanted are the objects that a file may state: by kind, namespace and name.
-var wanted = []simtest.Object{ //nolint:gochecknoglobals // constant
+var wanted = []simtest.Object{
 	{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "default", "name": "a"}},
 	{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "extra"}},
 	{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "extra", "name": "b"}},
@@ -169,7 +169,7 @@ func (s Set) asTheFiles(w *simtest.World) (err error) {
 	stated := map[string]bool{}
 	for _, file := range w.Objects(files) {
 		var o simtest.Object
-		if err := json.Unmarshal([]byte(fmt.Sprint(file.Field("spec", "text"))), &o); err != nil {
+		if err := json.Unmarshal(fmt.Append(nil, file.Field("spec", "text")), &o); err != nil {
 			return err
 		}
 		live := w.Object(resources[fmt.Sprint(o["kind"])], o.Namespace(), o.Name())
@@ -193,7 +193,7 @@ func (s Set) asTheFiles(w *simtest.World) (err error) {
 	return err
 }
 
-var resources = map[string]string{ //nolint:gochecknoglobals // constant
+var resources = map[string]string{
 	"Namespace": "namespaces", "ConfigMap": "configmaps", "Secret": "secrets", "Deployment": "deployments.apps",
 }
 

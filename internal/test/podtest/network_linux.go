@@ -145,7 +145,7 @@ func ip(args ...string) error {
 // ends.
 func (n *Node) Forward(tb testing.TB, port int) {
 	tb.Helper()
-	listener, err := net.Listen("tcp", net.JoinHostPort(n.Address(), strconv.Itoa(port)))
+	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", net.JoinHostPort(n.Address(), strconv.Itoa(port)))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func (n *Node) Forward(tb testing.TB, port int) {
 // forward copies both ways until one of the two ends.
 func forward(from net.Conn, address string) {
 	defer from.Close() //nolint:errcheck // the other side has seen what came
-	to, err := net.Dial("tcp", address)
+	to, err := net.Dial("tcp", address) //nolint:noctx // it ends with from
 	if err != nil {
 		return
 	}

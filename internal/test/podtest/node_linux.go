@@ -68,9 +68,9 @@ type Node struct {
 }
 
 var (
-	podResource   = corev1.SchemeGroupVersion.WithResource("pods")           //nolint:gochecknoglobals // constant
-	nodeResource  = corev1.SchemeGroupVersion.WithResource("nodes")          //nolint:gochecknoglobals // constant
-	leaseResource = coordinationv1.SchemeGroupVersion.WithResource("leases") //nolint:gochecknoglobals // constant
+	podResource   = corev1.SchemeGroupVersion.WithResource("pods")
+	nodeResource  = corev1.SchemeGroupVersion.WithResource("nodes")
+	leaseResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
 )
 
 // Start adds a Node to the cluster, whose pods end with the test. Without Linux, root or the
@@ -176,7 +176,7 @@ func (n *Node) reconcile(ctx context.Context, key types.NamespacedName, object *
 		p = nil
 	}
 	if p == nil && object != nil && object.DeletionTimestamp == nil && !finished(object.Status.Phase) {
-		p = n.startPod(object)
+		p = n.startPod(object) //nolint:contextcheck // a pod outlives the pass that starts it
 		n.known[key] = p
 	}
 	n.mu.Unlock()

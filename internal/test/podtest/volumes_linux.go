@@ -21,7 +21,7 @@ func (p *pod) data(ctx context.Context, plural, name string, optional *bool) (ma
 		Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && value(optional, false):
-		return nil, nil
+		return nil, nil //nolint:nilnil // it may be absent
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("%s %q not found", plural[:len(plural)-1], name)
 	case err != nil:

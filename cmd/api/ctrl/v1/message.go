@@ -38,6 +38,7 @@ func Put(m Message, of proto.Message, version uint64) {
 			return
 		}
 	}
+	//nolint:forbidigo // a defect of the program
 	panic(fmt.Sprintf("ctrlv1: a %s carries no %s", to.Descriptor().Name(), kind.Name()))
 }
 

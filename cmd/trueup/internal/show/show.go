@@ -207,7 +207,7 @@ func (p *Printer) field(f diff.Field) {
 		value = p.fold(f.Live) + ", left to others"
 	case diff.Reordered:
 		value = "order " + value
-	case diff.Changed, diff.Missing, diff.Removed:
+	case diff.Added, diff.Changed, diff.Missing, diff.Removed:
 	}
 	p.Printf("    %s: %s%s\n", p.paint(bold, f.Path), value, who)
 }

@@ -63,6 +63,14 @@ func classify(operation string, err error) error {
 	}
 }
 
+// changing is what an error of AWS has that is another each time.
+var changing = regexp.MustCompile(`RequestID: [^,\s]*,? ?| ?Encoded authorization failure message: \S+`)
+
+// Steady returns the text of an error of AWS without what is another each time that the same
+// happens: the id of the request, and the encoded message of a refusal. It is for texts that are
+// compared or kept, such as those of a status; a log is better off with the whole.
+func Steady(text string) string { return changing.ReplaceAllString(text, "") }
+
 // named returns the machines that an error of EC2 names.
 func named(err error) []string {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/aws"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -268,14 +268,10 @@ func (p *poolPass) progress(kind, message string, underWay func(*nodes.View) boo
 	return condition(kind, false, "AtRest", "none")
 }
 
-// changing is what an error of AWS has that is another each time: a status with it would be
-// written with each attempt.
-var changing = regexp.MustCompile(`RequestID: [^,\s]*,? ?| ?Encoded authorization failure message: \S+`)
-
 // short returns a message on one line, as long as it may be in a condition, and the same
-// each time that the same happens.
+// each time that the same happens: a status with another would be written with each attempt.
 func short(message string) string {
-	message = changing.ReplaceAllString(strings.ReplaceAll(message, "\n", "; "), "")
+	message = aws.Steady(strings.ReplaceAll(message, "\n", "; "))
 	const most = 1024
 	if len(message) > most {
 		message = strings.ToValidUTF8(message[:most-3], "") + "..."

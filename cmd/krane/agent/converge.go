@@ -59,7 +59,7 @@ func (c *converger) handle(ctx context.Context, item statesync.Item) error {
 	defer e.unlock()
 	d := desired{received: true, version: item.Version, deferred: item.Deleted && !c.proven(e.resource.collection)}
 	if !item.Deleted {
-		d.apply = e.resource.message()
+		d.apply = ctrlv1.NewApply(string(e.resource.collection))
 		if err := stream.Decode(item, d.apply); err != nil {
 			return reconcile.Terminal(err)
 		}

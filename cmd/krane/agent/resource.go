@@ -79,18 +79,6 @@ func (r resource) rootID(key statesync.Key) apply.ID {
 	return apply.ID{Group: r.root.Group, Kind: r.root.Kind, Namespace: namespace, Name: name}
 }
 
-// message returns an empty apply message.
-func (r resource) message() proto.Message {
-	switch r.collection {
-	case stream.Deployments:
-		return &ctrlv1.ApplyDeployment{}
-	case stream.Sentinels:
-		return &ctrlv1.ApplySentinel{}
-	default:
-		return &ctrlv1.ApplyCiliumNetworkPolicy{}
-	}
-}
-
 // idOfMessage returns the id that an apply message gives its objects.
 func idOfMessage(m proto.Message) string {
 	switch m := m.(type) {

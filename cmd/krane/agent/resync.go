@@ -120,45 +120,45 @@ func orNothing(m proto.Message) proto.Message {
 func (r *resyncer) ask(ctx context.Context, e *entry, id string) (desired, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+	message, err := r.message(ctx, e.resource.component, id)
+	if err != nil {
+		return desired{received: true}, err
+	}
 	d := desired{received: true}
-	switch e.resource.component {
+	switch order, gone := ctrlv1.Carried(message); {
+	case order == nil:
+		return d, errors.New("the answer has neither apply nor delete")
+	case !gone:
+		d.apply = order
+	}
+	return d, nil
+}
+
+// message returns the answer to the point query of a resource.
+func (r *resyncer) message(ctx context.Context, component render.Component, id string) (ctrlv1.Message, error) {
+	switch component {
 	case render.Deployment:
 		answer, err := r.client.GetDesiredDeploymentState(ctx, connect.NewRequest(&ctrlv1.GetDesiredDeploymentStateRequest{DeploymentId: id}))
-		if err != nil {
-			return d, err
-		}
-		if m := answer.Msg.GetApply(); m != nil {
-			d.apply = m
-		}
-		return d, oneOf(answer.Msg.GetApply() != nil, answer.Msg.GetDelete() != nil)
+		return messageOf(answer, err)
 	case render.Sentinel:
 		answer, err := r.client.GetDesiredSentinelState(ctx, connect.NewRequest(&ctrlv1.GetDesiredSentinelStateRequest{SentinelId: id}))
-		if err != nil {
-			return d, err
-		}
-		if m := answer.Msg.GetApply(); m != nil {
-			d.apply = m
-		}
-		return d, oneOf(answer.Msg.GetApply() != nil, answer.Msg.GetDelete() != nil)
+		return messageOf(answer, err)
 	default:
 		answer, err := r.client.GetDesiredCiliumNetworkPolicyState(
 			ctx,
 			connect.NewRequest(&ctrlv1.GetDesiredCiliumNetworkPolicyStateRequest{CiliumNetworkPolicyId: id}),
 		)
-		if err != nil {
-			return d, err
-		}
-		if m := answer.Msg.GetApply(); m != nil {
-			d.apply = m
-		}
-		return d, oneOf(answer.Msg.GetApply() != nil, answer.Msg.GetDelete() != nil)
+		return messageOf(answer, err)
 	}
 }
 
-// oneOf returns an error unless an answer has one of both.
-func oneOf(apply, gone bool) error {
-	if apply == gone {
-		return errors.New("the answer has neither apply nor delete")
+// messageOf returns the message of an answer.
+func messageOf[M any, P interface {
+	*M
+	ctrlv1.Message
+}](answer *connect.Response[M], err error) (ctrlv1.Message, error) {
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	return P(answer.Msg), nil
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -282,7 +283,7 @@ func liveIDs(r resource, snapshot statesync.Snapshot) (map[string]bool, error) {
 		if item.Deleted {
 			continue
 		}
-		m := r.message()
+		m := ctrlv1.NewApply(string(r.collection))
 		if err := stream.Decode(item, m); err != nil {
 			return nil, fmt.Errorf("item %s cannot be read: %w", key, err)
 		}

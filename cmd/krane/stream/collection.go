@@ -20,9 +20,9 @@ type Collection string
 
 // The collections.
 const (
-	Deployments Collection = "deployments"
-	Sentinels   Collection = "sentinels"
-	Policies    Collection = "policies"
+	Deployments Collection = ctrlv1.Deployments
+	Sentinels   Collection = ctrlv1.Sentinels
+	Policies    Collection = ctrlv1.Policies
 )
 
 // Key returns the key of what has this namespace and name.

@@ -16,6 +16,46 @@ type Message interface {
 	GetBookmark() *Bookmark
 }
 
+// The collections: what one watch RPC carries.
+const (
+	Deployments = "deployments"
+	Sentinels   = "sentinels"
+	Policies    = "policies"
+)
+
+// NewMessage returns an empty message of a collection.
+func NewMessage(collection string) Message {
+	switch collection {
+	case Sentinels:
+		return &SentinelState{}
+	case Policies:
+		return &CiliumNetworkPolicyState{}
+	}
+	return &DeploymentState{}
+}
+
+// NewApply returns an empty apply message of a collection.
+func NewApply(collection string) Order {
+	switch collection {
+	case Sentinels:
+		return &ApplySentinel{}
+	case Policies:
+		return &ApplyCiliumNetworkPolicy{}
+	}
+	return &ApplyDeployment{}
+}
+
+// NewDelete returns the delete message of a resource.
+func NewDelete(collection, namespace, name string) Order {
+	switch collection {
+	case Sentinels:
+		return &DeleteSentinel{K8SNamespace: namespace, K8SName: name}
+	case Policies:
+		return &DeleteCiliumNetworkPolicy{K8SNamespace: namespace, K8SName: name}
+	}
+	return &DeleteDeployment{K8SNamespace: namespace, K8SName: name}
+}
+
 // Order is what a [Message] carries about one resource: an apply or a delete message.
 type Order interface {
 	proto.Message
@@ -52,16 +92,4 @@ func Carried(m Message) (order Order, deleted bool) {
 	}
 	order, _ = from.Get(field).Message().Interface().(Order) // nil: a marker
 	return order, field.Name() == "delete"
-}
-
-// Deletion returns the delete message for what an apply message orders.
-func Deletion(apply Order) Order {
-	namespace, name := apply.GetK8SNamespace(), apply.GetK8SName()
-	switch apply.(type) {
-	case *ApplySentinel:
-		return &DeleteSentinel{K8SNamespace: namespace, K8SName: name}
-	case *ApplyCiliumNetworkPolicy:
-		return &DeleteCiliumNetworkPolicy{K8SNamespace: namespace, K8SName: name}
-	}
-	return &DeleteDeployment{K8SNamespace: namespace, K8SName: name}
 }

@@ -14,13 +14,16 @@ import (
 func TestAMessageCarriesWhatWasPut(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
+		collection     string
 		message, other ctrlv1.Message
 		apply          ctrlv1.Order
 	}{
-		{&ctrlv1.DeploymentState{}, &ctrlv1.SentinelState{}, &ctrlv1.ApplyDeployment{K8SNamespace: "a", K8SName: "b"}},
-		{&ctrlv1.SentinelState{}, &ctrlv1.CiliumNetworkPolicyState{}, &ctrlv1.ApplySentinel{K8SNamespace: "a", K8SName: "b"}},
-		{&ctrlv1.CiliumNetworkPolicyState{}, &ctrlv1.DeploymentState{}, &ctrlv1.ApplyCiliumNetworkPolicy{K8SNamespace: "a", K8SName: "b"}},
+		{ctrlv1.Deployments, &ctrlv1.DeploymentState{}, &ctrlv1.SentinelState{}, &ctrlv1.ApplyDeployment{}},
+		{ctrlv1.Sentinels, &ctrlv1.SentinelState{}, &ctrlv1.CiliumNetworkPolicyState{}, &ctrlv1.ApplySentinel{}},
+		{ctrlv1.Policies, &ctrlv1.CiliumNetworkPolicyState{}, &ctrlv1.DeploymentState{}, &ctrlv1.ApplyCiliumNetworkPolicy{}},
 	} {
+		require.IsType(t, tc.message, ctrlv1.NewMessage(tc.collection))
+		require.IsType(t, tc.apply, ctrlv1.NewApply(tc.collection))
 		order, gone := ctrlv1.Carried(tc.message)
 		require.Nil(t, order, "content of a later version")
 		require.False(t, gone)
@@ -31,7 +34,7 @@ func TestAMessageCarriesWhatWasPut(t *testing.T) {
 		require.False(t, gone)
 		require.EqualValues(t, 7, tc.message.GetVersion())
 
-		deletion := ctrlv1.Deletion(tc.apply)
+		deletion := ctrlv1.NewDelete(tc.collection, "a", "b")
 		require.Equal(t, []string{"a", "b"}, []string{deletion.GetK8SNamespace(), deletion.GetK8SName()})
 		ctrlv1.Put(tc.message, deletion, 8)
 		order, gone = ctrlv1.Carried(tc.message)

@@ -66,19 +66,11 @@ func watch[T any, P message[T]](
 
 // order returns the apply or delete message of an item.
 func order(i statesync.Item) ctrlv1.Order {
-	var apply ctrlv1.Order
-	namespace, name := split(i.ID)
-	switch i.Collection {
-	case sentinels:
-		apply = &ctrlv1.ApplySentinel{K8SNamespace: namespace, K8SName: name}
-	case policies:
-		apply = &ctrlv1.ApplyCiliumNetworkPolicy{K8SNamespace: namespace, K8SName: name}
-	default:
-		apply = &ctrlv1.ApplyDeployment{K8SNamespace: namespace, K8SName: name}
-	}
 	if i.Deleted {
-		return ctrlv1.Deletion(apply)
+		namespace, name := split(i.ID)
+		return ctrlv1.NewDelete(i.Collection, namespace, name)
 	}
+	apply := ctrlv1.NewApply(i.Collection)
 	_ = protojson.Unmarshal(i.Value, apply) // Want has made it
 	return apply
 }
@@ -122,7 +114,7 @@ func (s *Server) GetDesiredDeploymentState(
 	gone := s.faults.Gone
 	s.mu.Unlock()
 	if d := m.GetApply(); d != nil && err == nil && gone {
-		ctrlv1.Put(m, ctrlv1.Deletion(d), m.GetVersion())
+		ctrlv1.Put(m, ctrlv1.NewDelete(deployments, d.GetK8SNamespace(), d.GetK8SName()), m.GetVersion())
 	}
 	return connect.NewResponse(m), err
 }

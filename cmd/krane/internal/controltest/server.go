@@ -150,9 +150,9 @@ func keyOf(m proto.Message) statesync.Key {
 }
 
 const (
-	deployments = "deployments"
-	sentinels   = "sentinels"
-	policies    = "policies"
+	deployments = ctrlv1.Deployments
+	sentinels   = ctrlv1.Sentinels
+	policies    = ctrlv1.Policies
 )
 
 // Forget loses the row of an apply message, as a removal by hand in SQL does: no

@@ -147,9 +147,20 @@ func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (
 }
 
 // Clusters returns every cluster, sorted by id.
-func (s *Store) Clusters(ctx context.Context) (clusters []Cluster, err error) {
+func (s *Store) Clusters(ctx context.Context) ([]Cluster, error) {
+	return s.list(ctx, `ORDER BY id`)
+}
+
+// ClustersAfter returns the clusters whose ids follow the given one, sorted by id, at most
+// limit.
+func (s *Store) ClustersAfter(ctx context.Context, after string, limit int) ([]Cluster, error) {
+	return s.list(ctx, `WHERE id > ? ORDER BY id LIMIT ?`, after, limit)
+}
+
+// list returns the clusters that the rest of a query selects.
+func (s *Store) list(ctx context.Context, rest string, args ...any) (clusters []Cluster, err error) {
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters ORDER BY id`)
+		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters `+rest, args...)
 		clusters, err = db.Collect(rows, err, func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
 		return err
 	})

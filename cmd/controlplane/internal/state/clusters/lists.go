@@ -15,20 +15,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
 
-// ClustersAfter returns the clusters whose ids follow the given one, sorted by id, at most
-// limit.
-func (s *Store) ClustersAfter(ctx context.Context, after string, limit int) (clusters []Cluster, err error) {
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters WHERE id > ? ORDER BY id LIMIT ?`, after, limit)
-		clusters, err = db.Collect(rows, err, func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list clusters: %w", err)
-	}
-	return clusters, nil
-}
-
 // ListedProject is a project in a list.
 type ListedProject struct {
 	ProjectID string `json:"project_id"`

@@ -1,6 +1,7 @@
 package regions
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -233,44 +234,44 @@ func (s *Store) Authenticate(ctx context.Context, token string) (regionID string
 }
 
 // Regions returns every region, sorted by name.
-func (s *Store) Regions(ctx context.Context) (regions []Region, err error) {
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+` FROM regions r ORDER BY r.name`)
-		regions, err = db.Collect(rows, err, func(rows *sql.Rows, r *Region) error { return scanRegion(rows.Scan, r) })
-		return err
-	})
-	return regions, err
+func (s *Store) Regions(ctx context.Context) ([]Region, error) {
+	return s.list(ctx, `ORDER BY r.name`)
 }
 
 // RegionsAfter returns the regions whose name follows the given one, sorted by name, at
 // most limit.
-func (s *Store) RegionsAfter(ctx context.Context, after string, limit int) (regions []Region, err error) {
+func (s *Store) RegionsAfter(ctx context.Context, after string, limit int) ([]Region, error) {
+	return s.list(ctx, `WHERE r.name > ? ORDER BY r.name LIMIT ?`, after, limit)
+}
+
+// Region returns the region of that id.
+func (s *Store) Region(ctx context.Context, regionID string) (Region, error) {
+	return s.one(ctx, `WHERE r.id = ?`, regionID)
+}
+
+// RegionByName returns the region of that name. A region that is not the one its
+// log was made for is unknown.
+func (s *Store) RegionByName(ctx context.Context, name string) (Region, error) {
+	return s.one(ctx, `JOIN region_log l ON l.scope = r.name AND l.region_id = r.id WHERE r.name = ?`, name)
+}
+
+// list returns the regions that the rest of a query selects.
+func (s *Store) list(ctx context.Context, rest string, args ...any) (regions []Region, err error) {
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+` FROM regions r WHERE r.name > ? ORDER BY r.name LIMIT ?`, after, limit)
+		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+` FROM regions r `+rest, args...)
 		regions, err = db.Collect(rows, err, func(rows *sql.Rows, r *Region) error { return scanRegion(rows.Scan, r) })
 		return err
 	})
 	return regions, err
 }
 
-// Region returns the region of that id.
-func (s *Store) Region(ctx context.Context, regionID string) (region Region, err error) {
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		row := tx.QueryRowContext(ctx, `SELECT `+regionColumns+` FROM regions r WHERE r.id = ?`, regionID)
-		return db.Missing(scanRegion(row.Scan, &region), ErrUnknownRegion)
-	})
-	return region, err
-}
-
-// RegionByName returns the region of that name. A region that is not the one its
-// log was made for is unknown.
-func (s *Store) RegionByName(ctx context.Context, name string) (region Region, err error) {
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		row := tx.QueryRowContext(ctx, `SELECT `+regionColumns+` FROM regions r
-			JOIN region_log l ON l.scope = r.name AND l.region_id = r.id WHERE r.name = ?`, name)
-		return db.Missing(scanRegion(row.Scan, &region), ErrUnknownRegion)
-	})
-	return region, err
+// one is list for one region; without any the error is [ErrUnknownRegion].
+func (s *Store) one(ctx context.Context, rest string, args ...any) (Region, error) {
+	regions, err := s.list(ctx, rest, args...)
+	if err != nil || len(regions) == 0 {
+		return Region{}, cmp.Or(err, ErrUnknownRegion)
+	}
+	return regions[0], nil
 }
 
 // Claim gives the region's agent an epoch, greater than every one before, also those

@@ -21,9 +21,9 @@ import (
 
 // The collections of a region's log.
 const (
-	deployments = "deployments"
-	sentinels   = "sentinels"
-	policies    = "policies"
+	deployments = ctrlv1.Deployments
+	sentinels   = ctrlv1.Sentinels
+	policies    = ctrlv1.Policies
 )
 
 // wanted is an item's value in the log: a state, and what to apply in it.
@@ -45,75 +45,47 @@ type Wanted struct {
 // states are the states that can be wanted: those that the contract names.
 var states = []string{"running", "started", "starting", "archived", "standby", "stopped", "stopping"} //nolint:gochecknoglobals // a table
 
-// resource is what the three kinds have in common.
-type resource struct {
-	collection string
-	message    proto.Message
-	// adopt sets the message's own id and region.
-	adopt func(id string, region Region)
-	name  func() (namespace, name string)
-}
-
-func newDeployment() resource {
-	m := &ctrlv1.ApplyDeployment{}
-	return resource{
-		deployments,
-		m,
-		func(id string, r Region) { m.DeploymentId, m.Region = id, r.Name },
-		func() (string, string) { return m.GetK8SNamespace(), m.GetK8SName() },
-	}
-}
-
-func newSentinel() resource {
-	m := &ctrlv1.ApplySentinel{}
-	return resource{
-		sentinels,
-		m,
-		func(id string, _ Region) { m.SentinelId = id },
-		func() (string, string) { return m.GetK8SNamespace(), m.GetK8SName() },
-	}
-}
-
-func newPolicy() resource {
-	m := &ctrlv1.ApplyCiliumNetworkPolicy{}
-	return resource{
-		policies,
-		m,
-		func(id string, _ Region) { m.CiliumNetworkPolicyId = id },
-		func() (string, string) { return m.GetK8SNamespace(), m.GetK8SName() },
+// adopt sets the id of an apply message, and its region.
+func adopt(apply ctrlv1.Order, id string, region Region) {
+	switch m := apply.(type) {
+	case *ctrlv1.ApplyDeployment:
+		m.DeploymentId, m.Region = id, region.Name
+	case *ctrlv1.ApplySentinel:
+		m.SentinelId = id
+	case *ctrlv1.ApplyCiliumNetworkPolicy:
+		m.CiliumNetworkPolicyId = id
 	}
 }
 
 // PutDeployment sets the desired state of the deployment in the region.
 func (s *Store) PutDeployment(ctx context.Context, regionID, id string, want Wanted) (changed bool, err error) {
-	return s.put(ctx, regionID, id, want, newDeployment)
+	return s.put(ctx, regionID, id, want, deployments)
 }
 
 // PutSentinel sets the desired state of the sentinel in the region.
 func (s *Store) PutSentinel(ctx context.Context, regionID, id string, want Wanted) (changed bool, err error) {
-	return s.put(ctx, regionID, id, want, newSentinel)
+	return s.put(ctx, regionID, id, want, sentinels)
 }
 
 // PutPolicy sets the network policy of the region. Its state is running, or
 // archived for a policy that must be deleted.
 func (s *Store) PutPolicy(ctx context.Context, regionID, id string, want Wanted) (changed bool, err error) {
-	return s.put(ctx, regionID, id, want, newPolicy)
+	return s.put(ctx, regionID, id, want, policies)
 }
 
-func (s *Store) put(ctx context.Context, regionID, id string, want Wanted, fresh func() resource) (changed bool, err error) {
-	kind := fresh()
+func (s *Store) put(ctx context.Context, regionID, id string, want Wanted, collection string) (changed bool, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		changed = false
-		if kindOf(kind.collection, want.State) == "" {
-			possible := slices.DeleteFunc(slices.Clone(states), func(state string) bool { return kindOf(kind.collection, state) == "" })
+		if kindOf(collection, want.State) == "" {
+			possible := slices.DeleteFunc(slices.Clone(states), func(state string) bool { return kindOf(collection, state) == "" })
 			return invalid("desired_state", fmt.Sprintf("%.80q", want.State), "one of "+strings.Join(possible, ", "))
 		}
 		region, err := regionOf(ctx, tx, regionID)
 		if err != nil {
 			return err
 		}
-		res := fresh()
-		oldState, oldSpec, err := load(ctx, tx, res.collection, regionID, id)
+		apply := ctrlv1.NewApply(collection)
+		oldState, oldSpec, err := load(ctx, tx, collection, regionID, id)
 		isNew := errors.Is(err, ErrUnknownResource)
 		if err != nil && !isNew {
 			return err
@@ -125,17 +97,17 @@ func (s *Store) put(ctx context.Context, regionID, id string, want Wanted, fresh
 			}
 			text = []byte(oldSpec)
 		}
-		if err := protojson.Unmarshal(text, res.message); err != nil {
+		if err := protojson.Unmarshal(text, apply); err != nil {
 			return unread(err)
 		}
-		res.adopt(id, region)
+		adopt(apply, id, region)
 		// What was put by older rules can be stopped, and not started again.
-		if want.Spec != nil || kindOf(kind.collection, want.State) == "apply" {
-			if err := valid(res.message); err != nil {
+		if want.Spec != nil || kindOf(collection, want.State) == "apply" {
+			if err := valid(apply); err != nil {
 				return err
 			}
 		}
-		spec, err := canonical(res.message)
+		spec, err := canonical(apply)
 		if err != nil {
 			return err
 		}
@@ -143,22 +115,22 @@ func (s *Store) put(ctx context.Context, regionID, id string, want Wanted, fresh
 			return nil
 		}
 		changed = true
-		if err := save(ctx, tx, res, regionID, id, want.State, spec); err != nil {
+		if err := save(ctx, tx, apply, regionID, id, want.State, spec); err != nil {
 			return err
 		}
 		value, err := json.Marshal(wanted{State: want.State, Apply: json.RawMessage(spec)})
 		if err != nil {
 			return err
 		}
-		if err := audit.Record(ctx, tx, auditOf(res.collection, regionID, id, want.State, isNew)); err != nil {
+		if err := audit.Record(ctx, tx, auditOf(collection, regionID, id, want.State, isNew)); err != nil {
 			return err
 		}
 		return s.Database.Log.Append(ctx, tx.Tx, statesync.Change{
-			Scope: region.Name, Key: statesync.Key{Collection: res.collection, ID: id}, Value: value,
+			Scope: region.Name, Key: statesync.Key{Collection: collection, ID: id}, Value: value,
 		})
 	})
 	if err != nil {
-		return false, fmt.Errorf("put %s/%s in region %s: %w", kind.collection, id, regionID, err)
+		return false, fmt.Errorf("put %s/%s in region %s: %w", collection, id, regionID, err)
 	}
 	s.Database.Log.Wake()
 	return changed, nil
@@ -205,11 +177,11 @@ func load(ctx context.Context, tx *db.Tx, collection, regionID, id string) (stat
 	return state, spec, db.Missing(err, ErrUnknownResource)
 }
 
-func save(ctx context.Context, tx *db.Tx, res resource, regionID, id, state, spec string) error {
-	namespace, name := res.name()
+func save(ctx context.Context, tx *db.Tx, apply ctrlv1.Order, regionID, id, state, spec string) error {
+	namespace, name := apply.GetK8SNamespace(), apply.GetK8SName()
 	now := time.Now().UnixMilli()
 	var err error
-	switch m := res.message.(type) {
+	switch m := apply.(type) {
 	case *ctrlv1.ApplyDeployment:
 		var owner string
 		err := tx.QueryRowContext(ctx, `SELECT id FROM deployments WHERE k8s_name = ?`, name).Scan(&owner)

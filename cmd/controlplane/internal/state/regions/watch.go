@@ -206,7 +206,7 @@ func render(collection string, i statesync.Item) *rendered {
 	if err := json.Unmarshal(i.Value, &w); err == nil {
 		var order ctrlv1.Order
 		if order, r.reason = decode(collection, w.State, w.Apply); r.reason == "" {
-			r.message, r.kind = newMessage(collection), kindOf(collection, w.State)
+			r.message, r.kind = ctrlv1.NewMessage(collection), kindOf(collection, w.State)
 			ctrlv1.Put(r.message, order, i.Version)
 			r.id = order.GetK8SNamespace() + "/" + order.GetK8SName()
 		}
@@ -275,24 +275,18 @@ func decode(collection, state string, spec []byte) (order ctrlv1.Order, reason s
 	if kind == "" {
 		return nil, "unhandled state"
 	}
-	policy := &ctrlv1.ApplyCiliumNetworkPolicy{}
-	var noun string
-	switch collection {
-	case deployments:
-		order, noun = &ctrlv1.ApplyDeployment{}, "deployment"
-	case sentinels:
-		order, noun = &ctrlv1.ApplySentinel{}, "sentinel"
-	case policies:
-		order, noun = policy, "policy"
-	default:
+	nouns := map[string]string{deployments: "deployment", sentinels: "sentinel", policies: "policy"}
+	if nouns[collection] == "" {
 		return nil, "unknown collection"
 	}
+	order = ctrlv1.NewApply(collection)
 	switch {
 	case (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(spec, order) != nil:
-		return nil, "not a " + noun
+		return nil, "not a " + nouns[collection]
 	case kind == "delete":
-		return ctrlv1.Deletion(order), ""
-	case collection == policies && len(policy.GetPolicy()) == 0:
+		return ctrlv1.NewDelete(collection, order.GetK8SNamespace(), order.GetK8SName()), ""
+	}
+	if policy, ok := order.(*ctrlv1.ApplyCiliumNetworkPolicy); ok && len(policy.GetPolicy()) == 0 {
 		return nil, "empty policy"
 	}
 	return order, ""

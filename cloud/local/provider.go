@@ -59,11 +59,11 @@ func (p *Provider) LaunchInstance(ctx context.Context, c cloud.LaunchConfig) (i 
 		ID: fmt.Sprintf("local-%x", sha256.Sum256([]byte(c.Token)))[:38], LaunchTime: time.Now(), Tags: merged(nil, c.Tags),
 		InstanceType: c.InstanceType, SubnetID: c.SubnetID, AvailabilityZone: p.Zone,
 	}
-	err = p.locked(ctx, func() error {
+	err = p.locked(ctx, func() error { //nolint:contextcheck // as boot
 		m, err := p.look(fresh.ID)
 		if errors.Is(err, cloud.ErrNotFound) {
 			m = &machine{Instance: fresh, Config: c}
-			err = p.boot(m) //nolint:contextcheck // as boot
+			err = p.boot(m)
 		}
 		if err == nil && fmt.Sprint(m.Config) != fmt.Sprint(c) {
 			err = fmt.Errorf("token %s, machine %s: %w", c.Token, fresh.ID, cloud.ErrTokenReused)
@@ -83,12 +83,12 @@ func (p *Provider) TerminateInstance(ctx context.Context, id string) error {
 
 // StartInstance implements [cloud.PowerControl].
 func (p *Provider) StartInstance(ctx context.Context, id string) error {
-	return p.change(ctx, id, func(m *machine) error {
+	return p.change(ctx, id, func(m *machine) error { //nolint:contextcheck // as boot
 		switch m.Instance.State {
 		case cloud.InstancePending, cloud.InstanceRunning:
 			return nil
 		case cloud.InstanceStopped:
-			return p.boot(m) //nolint:contextcheck // as boot
+			return p.boot(m)
 		default:
 			return &cloud.InvalidStateError{ID: id, State: m.Instance.State, Operation: "StartInstance"}
 		}

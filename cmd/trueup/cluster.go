@@ -98,14 +98,13 @@ type bound struct {
 
 // RoundTrip implements http.RoundTripper.
 func (b bound) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx := r.Context()
+	ctx := r.Context() //nolint:contextcheck // or that of the process, for a request without one
 	if ctx.Done() == nil {
 		ctx = b.ctx
 	}
 	if r.URL.Query().Has("watch") {
 		return b.next.RoundTrip(r.WithContext(ctx))
 	}
-	//nolint:contextcheck // that of the process, for a request without one
 	ctx, cancel := context.WithTimeoutCause(ctx, b.timeout, fmt.Errorf("no answer within %v (--timeout)", b.timeout))
 	answer, err := b.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {

@@ -163,7 +163,7 @@ func (n *Node) Forward(tb testing.TB, port int) {
 
 // forward copies both ways until one of the two ends.
 func forward(from net.Conn, address string) {
-	defer from.Close() //nolint:errcheck // the other side has seen what came
+	defer from.Close()                  //nolint:errcheck // the other side has seen what came
 	to, err := net.Dial("tcp", address) //nolint:noctx // it ends with from
 	if err != nil {
 		return

@@ -40,7 +40,11 @@ func AdminRoutes(store *Store) []adminapi.Route {
 		{Method: http.MethodGet, Path: region + "/sentinels/{id}", Handle: adminapi.By(resourcePath, a.showResource(sentinels))},
 		{Method: http.MethodGet, Path: region + "/policies/{id}", Handle: adminapi.By(resourcePath, a.showResource(policies))},
 		{Method: http.MethodPut, Path: region + "/deployments/{id}", Handle: adminapi.By(resourcePath, a.putResource(store.PutDeployment))},
-		{Method: http.MethodDelete, Path: region + "/deployments/{id}", Handle: adminapi.By(resourcePath, a.archiveResource(store.PutDeployment))},
+		{
+			Method: http.MethodDelete,
+			Path:   region + "/deployments/{id}",
+			Handle: adminapi.By(resourcePath, a.archiveResource(store.PutDeployment)),
+		},
 		{Method: http.MethodPut, Path: region + "/sentinels/{id}", Handle: adminapi.By(resourcePath, a.putResource(store.PutSentinel))},
 		{Method: http.MethodDelete, Path: region + "/sentinels/{id}", Handle: adminapi.By(resourcePath, a.archiveResource(store.PutSentinel))},
 		{Method: http.MethodPut, Path: region + "/policies/{id}", Handle: adminapi.By(resourcePath, a.putResource(store.PutPolicy))},

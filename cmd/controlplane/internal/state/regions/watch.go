@@ -76,7 +76,13 @@ type message[T any] interface {
 }
 
 // watch sends one stream.
-func watch[T any, P message[T]](ctx context.Context, s *Service, collection string, r request, stream *connect.ServerStream[T]) (err error) {
+func watch[T any, P message[T]](
+	ctx context.Context,
+	s *Service,
+	collection string,
+	r request,
+	stream *connect.ServerStream[T],
+) (err error) {
 	defer func() { err = forStream(err) }()
 	c, err := s.admit(ctx, r.GetRegion())
 	if err != nil {

@@ -59,7 +59,7 @@ func TestNoMachineIsTooManyAndNoGoodOneIsLost(t *testing.T) {
 	})
 	if passed {
 		fmt.Printf("figure pool_histories %d count\n", many())
-		for _, name := range []string{"duplicates", "leaks", "good_machines_killed"} {
+		for _, name := range []string{"duplicates", "leaks", "good_machines_killed", "pods_lost"} {
 			fmt.Printf("figure pool_%s 0\n", name)
 		}
 	}

@@ -158,7 +158,7 @@ func (p *pooled) converged(w *simtest.World) error {
 			wrong("pod %s waits, and pool %s is not full", pod.Name(), pool.Name())
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, buffered(w)...)...)
 }
 
 // atRest returns what is wrong about a pool and its machines.
@@ -192,6 +192,7 @@ func (p *pooled) atRest(w *simtest.World, pool simtest.Object, has []cloud.Insta
 	if len(has) > max(size, counts[cloud.StateRunning]) {
 		wrong("%d machines, and %d are to be there at most", len(has), size)
 	}
+	minimum = max(minimum, bufferedPods(w, pool.Name()))
 	if wanted := min(minimum, size-counts[cloud.StateRunning]); counts[cloud.StateStandby] < wanted {
 		wrong("%d on standby, and %d are to be", counts[cloud.StateStandby], wanted)
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -91,7 +92,7 @@ func newPooled() (*pooled, simtest.Scenario) {
 	p.Cloud.Zones = map[string]string{"subnet-a": "home-1a", "subnet-b": "home-1b"}
 	p.OnCall = p.judge
 	s := simtest.Scenario{
-		Kinds: append([]simtest.Kind{
+		Kinds: slices.Concat(bufferKinds(), []simtest.Kind{
 			{Version: "v1", Resource: "namespaces", Kind: "Namespace", Cluster: true, Status: true},
 			{Version: "v1", Resource: "pods", Kind: "Pod", Status: true},
 			{Version: "v1", Resource: "nodes", Kind: "Node", Cluster: true, Status: true},
@@ -106,7 +107,7 @@ func newPooled() (*pooled, simtest.Scenario) {
 				Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition",
 				Cluster: true, Status: true,
 			},
-		}, definedKinds()...),
+		}, definedKinds()),
 		Rights: shippedRights(),
 		Program: func(ctx context.Context, net http.RoundTripper) error {
 			o := &operator.Operator{
@@ -119,7 +120,7 @@ func newPooled() (*pooled, simtest.Scenario) {
 			}
 			return o.Start(ctx)
 		},
-		Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{Up: p.Up}.Act, simtest.NodeController{}.Act, simtest.ReplicaSets, p.note},
+		Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{Up: p.Up}.Act, simtest.NodeController{}.Act, simtest.ReplicaSets, establish, p.note},
 		Habits: p.Habits(),
 		// A backup from before a pool leaves machines without a pool, and one from before a
 		// launch has its token used again.
@@ -151,6 +152,7 @@ func simulated() simtest.Scenario {
 				panic(err)
 			}
 		}
+		defineBuffers(w)
 	}
 	s.Edit, s.Converged = editPools, p.converged
 	return s
@@ -204,7 +206,7 @@ func editPools(w *simtest.World) {
 		}[dice.IntN(3)]
 	}
 	n, cpu := dice.IntN(5), []string{"500m", "2100m", "3"}[dice.IntN(3)]
-	switch act := dice.IntN(10); {
+	switch act := dice.IntN(12); {
 	case act < 4:
 		if w.Object(poolsKind, "", pool) == nil {
 			_ = w.Create(own("NodePool", pool, spec)) // it does not exist
@@ -215,7 +217,9 @@ func editPools(w *simtest.World) {
 		if w.Delete("replicasets.apps", "team", set) != nil || dice.IntN(3) > 0 {
 			_ = w.Create(replicas(set, pool, n, cpu)) // its name may still be going
 		}
-	case act == 8:
+	case act < 10:
+		editBuffers(w, dice, pool)
+	case act == 10:
 		_ = w.Delete(poolsKind, "", pool) // it may not exist
 	default:
 		_ = w.Update(classesKind, "", className, func(o simtest.Object) { // it exists

@@ -13,6 +13,8 @@ NESTED = cmd cloud/aws statesync/sqlstore reconcile/controllerruntime reconcile/
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # A go that is too old, and may not fetch a newer one, says so, but not what to do.
 CHECK = $(GO) env GOVERSION >/dev/null 2>&1 || { echo "Go 1.26 or newer is needed, here is $$(cd / && GOTOOLCHAIN=local $(GO) env GOVERSION 2>/dev/null || echo none): https://go.dev/dl" >&2; exit 2; }
+# The parent of the tests is make: they end with it.
+TESTRUN = $(CHECK); $(WORK) $(GO) build -o bin/testrun ./internal/build/testrun && exec env $(WORK) bin/testrun
 
 .DEFAULT_GOAL = help
 .PHONY: help kube helm versitygw test test-all test-long test-regions test-clusters test-hostile demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application images images-push release lint tidy generate fuzz count-lines consumer-cost
@@ -28,11 +30,9 @@ versitygw: ## Build the server of S3 for tests and demo (two minutes the first t
 	$(WORK) $(GO) run ./internal/build/kubebuild versitygw
 
 test: ## Test the programs and packages, in six minutes once Kubernetes is built: what a change needs before it is committed
-	@$(CHECK)
-	$(WORK) $(GO) run ./internal/build/testrun quick
+	@$(TESTRUN) quick
 test-all: ## Test the rest: long tests, the race detector, the newest client-go, releases, alerts (half an hour)
-	@$(CHECK)
-	$(WORK) $(GO) run ./internal/build/testrun rest
+	@$(TESTRUN) rest
 
 demo: $(if $(CONTEXT),,kube) ## Show it on a real Kubernetes: KEEP=1 keeps it running, CONTEXT=name uses your cluster
 	$(WORK) $(GO) run ./cmd/demo $(if $(KEEP),--keep) $(if $(CONTEXT),--context '$(CONTEXT)')

@@ -218,10 +218,14 @@ func (h habit) answers(t *testing.T, path string) {
 		require.Contains(t, stdout, want)
 	}
 	for line := range strings.Lines(stdout) {
-		if flag := regexp.MustCompile(`^ +(?:-., )?--([a-z0-9-]+)`).FindStringSubmatch(line); flag != nil && flag[1] != "help" {
+		if flag := regexp.MustCompile(`^ +(?:-., )?--([a-z0-9-]+)`).FindStringSubmatch(line); flag != nil && flag[1] != "help" && flag[1] != "version" {
 			require.Regexp(t, `\[[A-Z][A-Z0-9_]+\]`, line, "a variable for each flag")
 		}
 	}
+	code, version, stderr := call(t, path, "--version")
+	require.Zero(t, code, stderr)
+	_, same, _ := call(t, path, "version")
+	require.Equal(t, same, version)
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		code, stdout, stderr := call(t, path, "completion", shell)
 		require.Zero(t, code, stderr)

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,6 +65,10 @@ func Bind(root *cobra.Command, prefix string, lookup func(string) (string, bool)
 		})
 	}
 	bind(root)
+	if root.Version == "" {
+		root.Version = Version()
+		root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	}
 	root.Long = cmp.Or(root.Long, root.Short+".") + `
 
 A setting is a flag or the variable in brackets. The flag goes first. A variable
@@ -70,6 +76,9 @@ that is set to nothing counts as not set: to make a setting empty, give the flag
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if c.Annotations[annotationUnbound] != "" {
 			return nil
+		}
+		if err := mistyped(root, prefix, os.Environ()); err != nil {
+			return &UsageError{err}
 		}
 		if err := fromVariables(c.Flags(), lookup); err != nil {
 			return err
@@ -79,6 +88,50 @@ that is set to nothing counts as not set: to make a setting empty, give the flag
 		}
 		return nil
 	}
+}
+
+// serviceLink finds the variables by which Kubernetes tells pods the Services of their namespace.
+var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_.+)?)$`)
+
+// mistyped returns an error for a variable that begins with the prefix of the program, and is that of no
+// flag, but almost. Others may be secrets, which have no flag.
+func mistyped(root *cobra.Command, prefix string, environment []string) error {
+	known := map[string]bool{}
+	var read func(c *cobra.Command)
+	read = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) { known[annotation(f, annotationVariable)] = true })
+		for _, sub := range c.Commands() {
+			read(sub)
+		}
+	}
+	read(root)
+	for _, setting := range environment {
+		name, value, _ := strings.Cut(setting, "=")
+		if value == "" || known[name] || !strings.HasPrefix(name, prefix) || serviceLink.MatchString(name) {
+			continue
+		}
+		for _, right := range slices.Sorted(maps.Keys(known)) {
+			if short := strings.TrimPrefix(right, prefix); short != right && within(name[len(prefix):], short, min(3, len(short)/4)) {
+				return fmt.Errorf("%s: is the variable of no setting, must be %s", name, right)
+			}
+		}
+	}
+	return nil
+}
+
+// within reports whether at most so many letters inserted, left out or replaced make one text the other.
+func within(a, b string, most int) bool {
+	switch {
+	case a == b:
+		return true
+	case most == 0:
+		return false
+	case a == "" || b == "":
+		return len(a)+len(b) <= most
+	case a[0] == b[0]:
+		return within(a[1:], b[1:], most)
+	}
+	return within(a[1:], b, most-1) || within(a, b[1:], most-1) || within(a[1:], b[1:], most-1)
 }
 
 // FromVariable reports whether the value of the flag came from its variable.

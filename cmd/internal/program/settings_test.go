@@ -55,6 +55,32 @@ func TestAFlagGoesBeforeItsVariable(t *testing.T) {
 	}
 }
 
+// TestAMistypedVariableIsNamed: one that is almost that of a setting. Others may be secrets, and those of a
+// Service are made by Kubernetes.
+func TestAMistypedVariableIsNamed(t *testing.T) {
+	none := func(string) (string, bool) { return "", false }
+	run := func() (int, string) {
+		var stdout, stderr bytes.Buffer
+		code := program.Run(t.Context(), tool(none), nil, &stdout, &stderr)
+		return code, stderr.String()
+	}
+	for _, name := range []string{"TOOL_PAUSE_SERVICE_PORT", "TOOL_PAUSE_PORT_80_TCP_ADDR", "TOOL_PASSWORD", "TOOL_O", "OTHER_PAUS"} {
+		t.Setenv(name, "1s")
+	}
+	t.Setenv("TOOL_PAUZE", "")
+	code, text := run()
+	require.Zero(t, code, text)
+	for _, name := range []string{"TOOL_PAUS", "TOOL_PAUSES", "TOOL_PAUZE", "TOOL_REGIN"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "secret")
+			code, text := run()
+			require.Equal(t, program.ExitUsage, code)
+			require.Regexp(t, "tool: "+name+": is the variable of no setting, must be TOOL_(PAUSE|REGION)\n", text)
+			require.NotContains(t, text, "secret")
+		})
+	}
+}
+
 // TestAnErrorShowsNoPassword: a value that may hold one is hidden, and a long one is cut.
 func TestAnErrorShowsNoPassword(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -54,6 +55,11 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	metadata, typed, err := a.kubernetes()
 	if err != nil {
 		return nil, err
+	}
+	if folder := a.Config.StateDir; folder != "" {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return nil, fmt.Errorf("state_dir: is %q, must be a folder that can be made and written: %w", folder, err)
+		}
 	}
 	periods := a.Periods.complete()
 	cell := cellOf(&a.Config)

@@ -222,6 +222,8 @@ func TestAFileThatIsNoMapOfSettingsIsRefused(t *testing.T) {
 	for file, want := range map[string]string{
 		"- a":                           "is not a map",
 		"a: b: c":                       "is not YAML",
+		"rpc_port: 1\n---\nrpc_port: 2": "has several YAML documents, must have one",
+		"--- {rpc_port: 1}\n--- {a: 1}": "has several YAML documents, must have one",
 		"\tcontrol: {token: sesame}":    "is not YAML",
 		"rpc_port: 1\nrpc_port: 2":      `key "rpc_port" is stated twice`,
 		"control: {token: a, token: b}": `key "token" is stated twice`,

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -186,6 +189,33 @@ func TestAMachineThatCannotRunTheTestsSaysWhatToDo(t *testing.T) {
 	require.ErrorContains(t, err, file)
 	require.ErrorContains(t, err, "set XDG_CACHE_HOME to a folder that is")
 	require.ErrorContains(t, run(t.Context(), []string{"half"}, &bytes.Buffer{}), `what to run: "half"; use quick or rest`)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("TRUEUP_KUBE_CACHE", file)
+	_, err = look(t.Context())
+	require.ErrorContains(t, err, "set TRUEUP_KUBE_CACHE to a folder that is")
+	t.Setenv("TMPDIR", "/tmp/"+strings.Repeat("x", longestTemp))
+	_, err = look(t.Context())
+	require.ErrorContains(t, err, "TMPDIR has 65 characters")
+	require.ErrorContains(t, err, "set it to a folder of at most 60")
+}
+
+func TestARunEndsWithItsParent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		orphaned(t.Context(), func() int {
+			if time.Since(began) > 5*time.Second {
+				return 1
+			}
+			return 42
+		}, time.Second)
+		require.Equal(t, 6*time.Second, time.Since(began))
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		orphaned(ctx, func() int { return 42 }, time.Hour)
+		require.Equal(t, 6*time.Second, time.Since(began), "it ends with the run")
+	})
 }
 
 func TestSlowPackagesBeginFirst(t *testing.T) {

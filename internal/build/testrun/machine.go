@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,10 @@ const (
 	cacheNeeds = 2 << 30
 	tempNeeds  = 1 << 30
 )
+
+// longestTemp is how long the folder for temporary files may be: a path of a Unix socket has at most
+// 107 bytes, of which that of PostgreSQL needs 45.
+const longestTemp = 60
 
 // A machine is what the tests find on it.
 type machine struct {
@@ -40,11 +45,18 @@ func look(ctx context.Context) (machine, error) {
 	if err != nil {
 		return m, fmt.Errorf("%w: no cache folder: %w; set HOME or XDG_CACHE_HOME", errMachine, err)
 	}
+	if temp := os.TempDir(); len(temp) > longestTemp {
+		return m, fmt.Errorf(
+			"%w: TMPDIR has %d characters: sockets below it would be longer than a system takes; set it to a folder of at most %d",
+			errMachine, len(temp), longestTemp,
+		)
+	}
 	for _, place := range []struct {
 		path, variable string
 		needs          uint64
 	}{
 		{cache, "GOCACHE", cacheNeeds},
+		{cmp.Or(os.Getenv("TRUEUP_KUBE_CACHE"), cache), "TRUEUP_KUBE_CACHE", cacheNeeds / 2},
 		{filepath.Join(user, "trueup"), "XDG_CACHE_HOME", cacheNeeds / 2},
 		{os.TempDir(), "TMPDIR", tempNeeds},
 	} {

@@ -24,10 +24,15 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	go func() {
+		orphaned(ctx, os.Getppid, time.Second)
+		stop()
+	}()
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
 	switch {
@@ -37,6 +42,20 @@ func main() {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+}
+
+// orphaned waits until the parent has ended: a make that was killed tells its children nothing.
+// Or until ctx ends.
+func orphaned(ctx context.Context, parent func() int, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for first := parent(); parent() == first; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
 	}
 }
 

@@ -175,7 +175,19 @@ func (r *runner) withParts(ctx context.Context, do func(packages []string) error
 	}
 	r.say("== programs")
 	began := time.Now()
+	built := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-built:
+				return
+			case <-time.After(20 * time.Second):
+				r.say("... %s: programs are built and a PostgreSQL is started", time.Since(began).Round(time.Second))
+			}
+		}
+	}()
 	p, err := startParts(ctx)
+	close(built)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errMachine, err)
 	}

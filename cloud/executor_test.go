@@ -509,3 +509,26 @@ func TestAPodThatComesToAnEmptyMachineAsItIsClosedIsNotEvicted(t *testing.T) {
 		require.Empty(t, b.cluster.Wrong())
 	})
 }
+
+// TestALaunchIsNotDroppedWhileOneOfItsMachinesLives has a cloud whose lists lack a machine for longer than usual.
+func TestALaunchIsNotDroppedWhileOneOfItsMachinesLives(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 1})
+		i, err := b.fake.LaunchInstance(t.Context(), cloud.LaunchConfig{
+			Token: "op", ImageID: "image", InstanceType: "m5.large", SubnetID: "subnet-a", Tags: scope.LaunchTags("op", nil),
+		})
+		require.NoError(t, err)
+		require.NoError(t, b.cluster.Record(t.Context(), cloud.LaunchIntent{Operation: "op", Ordinal: 1, Template: "subnet-a", Count: 1, IDs: []string{i.ID}}))
+		drop := []cloud.Action{{Verb: cloud.Abandon, Operation: "op", IDs: []string{i.ID}}}
+		results, err := b.executor.Execute(t.Context(), b.pool, drop)
+		require.ErrorIs(t, err, cloud.ErrInvalidState)
+		require.ErrorContains(t, results[0].Err, "the cloud still has machine "+i.ID)
+		require.Len(t, b.cluster.Observe(t.Context(), b.fake, cloud.Memory{}).Launches, 1, "it is recorded still")
+
+		require.NoError(t, b.fake.TerminateInstance(t.Context(), i.ID))
+		_, err = b.executor.Execute(t.Context(), b.pool, drop)
+		require.NoError(t, err)
+		require.Empty(t, b.cluster.Observe(t.Context(), b.fake, cloud.Memory{}).Launches)
+	})
+}

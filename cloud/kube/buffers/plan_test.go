@@ -40,6 +40,7 @@ func TestABufferAsksForANumberOfPods(t *testing.T) {
 	}{
 		"replicas":                        {spec: buffers.Spec{Replicas: new(int32(4))}, units: 4},
 		"no replicas":                     {spec: buffers.Spec{Replicas: new(int32(0))}},
+		"less than none":                  {spec: buffers.Spec{Replicas: new(int32(-1))}},
 		"a share is rounded up":           {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(20))}, current: 11, units: 3},
 		"and at least one":                {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(1))}, current: 0, units: 1},
 		"unless it is none":               {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(0))}, current: 9},

@@ -457,6 +457,7 @@ func TestANodeThatNamesAnotherPoolIsReclaimed(t *testing.T) {
 		"of another UID":          {pool: "web", uid: "old", machine: "i-1", want: true},
 		"none: it is adopted":     {machine: "i-1", joins: true},
 		"none any more":           {uid: "u", machine: "i-1", want: true},
+		"another, and no state":   {pool: "other", uid: "u", machine: "i-1", joins: true, want: true},
 		"of a machine of another": {pool: "other", uid: "u", machine: "i-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -492,6 +493,7 @@ func TestANodeThatNamesAnotherPoolIsReclaimed(t *testing.T) {
 			require.Equal(t, []string{"node"}, names)
 			require.Equal(t, "web", is.GetLabels()[domain.PoolLabel()])
 			require.Equal(t, "u", is.GetAnnotations()[domain.poolUID()])
+			require.Equal(t, "i-1", is.GetLabels()[domain.instanceID()])
 			require.Len(t, m.Cluster.Machines("web", "u", nil), 1, "this pass knows it")
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 )
 
 func TestMachinesThatComeAreSupplyBesideTheRoom(t *testing.T) {
@@ -34,4 +36,20 @@ func TestAMachineWithoutANodeMayBeAboutToJoin(t *testing.T) {
 	require.False(t, p.Joining())
 	p.Memory.Take([]cloud.Instance{joined, {ID: "i-2"}}, started)
 	require.True(t, p.Joining())
+}
+
+// TestAttestedMachinesAreTheFirstChoice also where others are on standby for longer.
+func TestAttestedMachinesAreTheFirstChoice(t *testing.T) {
+	t.Parallel()
+	p := web()
+	var standby []nodes.View
+	for name, attestation := range map[string]cloud.Attestation{"none": "", "partly": cloud.AttestedPartly, "all": cloud.AttestedReady} {
+		standby = append(standby, nodes.View{Status: cloud.NodeStatus{Name: name, Attestation: attestation, Since: started}, Site: demand.Node{Name: name, Labels: map[string]string{}}})
+	}
+	standby[0].Status.Since, standby[1].Status.Since = started.Add(-time.Hour), started.Add(time.Hour)
+	var order []string
+	for _, n := range p.Supply(standby, time.Now()).Standby {
+		order = append(order, n.Name)
+	}
+	require.Equal(t, []string{"all", "partly", "none"}, order)
 }

@@ -35,7 +35,15 @@ func TestAnotherNameOfTheClusterTouchesNoMachine(t *testing.T) {
 			return all
 		}
 		p, s := calm(func(w *simtest.World) {
-			w.After(7*time.Minute, func() { p.cluster, before = "other", machines(w) })
+			w.After(5*time.Minute, func() { // as an older version has left it
+				_ = w.As("older").Update(poolsKind, "", "p0", func(o simtest.Object) { o.Set("", "status", "clusterName") }) // it exists
+			})
+			w.After(7*time.Minute, func() {
+				p.cluster, before = "other", machines(w)
+				if name := w.Object(poolsKind, "", "p0").Field("status", "clusterName"); name != "c" {
+					w.Blame("status.clusterName is %v", name)
+				}
+			})
 			w.After(12*time.Minute, func() { _ = w.Delete(poolsKind, "", "p0") })
 			w.After(17*time.Minute, func() {
 				p.cluster, looked = "", true

@@ -9,7 +9,7 @@ import (
 )
 
 // TestAScopeOwnsWhatCarriesAllItsTags: a machine of another cluster may have the UID of the pool, as a restored
-// cluster has those of the one that was saved.
+// cluster has the UIDs of the saved one.
 func TestAScopeOwnsWhatCarriesAllItsTags(t *testing.T) {
 	t.Parallel()
 	require.True(t, scope.Owns(cloud.Instance{Tags: scope.LaunchTags("op", nil)}))

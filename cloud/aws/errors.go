@@ -68,7 +68,7 @@ var changing = regexp.MustCompile(`RequestID: [^,\s]*,? ?| ?Encoded authorizatio
 
 // Steady returns the text of an error of AWS without what is another each time that the same
 // happens: the id of the request, and the encoded message of a refusal. It is for texts that are
-// compared or kept, such as those of a status; a log is better off with the whole.
+// compared or kept, such as a status; a log is better off with the whole.
 func Steady(text string) string { return changing.ReplaceAllString(text, "") }
 
 // named returns the machines that an error of EC2 names.

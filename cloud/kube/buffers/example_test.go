@@ -22,7 +22,7 @@ import (
 )
 
 // A user asks for room for three pods, of which two fit on a machine of the pool batch. The Controller asks
-// for a pass of the pool, which is to keep two machines on standby, and reports that they are not there yet.
+// for a pass of the pool, which keeps two machines on standby, and reports that they are not there yet.
 //
 // The API server is in memory. A program has watches that show Nodes and pods to the Cluster, and passes
 // that show their Pool to the ScaleUp: [pools.Pass]. It puts what Standby returns into [cloud.Want], and

@@ -93,8 +93,8 @@ that is set to nothing counts as not set: to make a setting empty, give the flag
 // serviceLink finds the variables by which Kubernetes tells pods the Services of their namespace.
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_.+)?)$`)
 
-// mistyped returns an error for a variable that begins with the prefix of the program, and is that of no
-// flag, but almost. Others may be secrets, which have no flag.
+// mistyped returns an error for a variable with the prefix of the program whose name is almost the
+// variable of a flag. Other names may be secrets, which have no flag.
 func mistyped(root *cobra.Command, prefix string, environment []string) error {
 	known := map[string]bool{}
 	var read func(c *cobra.Command)

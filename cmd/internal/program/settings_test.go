@@ -55,8 +55,8 @@ func TestAFlagGoesBeforeItsVariable(t *testing.T) {
 	}
 }
 
-// TestAMistypedVariableIsNamed: one that is almost that of a setting. Others may be secrets, and those of a
-// Service are made by Kubernetes.
+// TestAMistypedVariableIsNamed: its name is almost the variable of a setting. Other names may be secrets, and
+// Kubernetes makes some for each Service.
 func TestAMistypedVariableIsNamed(t *testing.T) {
 	none := func(string) (string, bool) { return "", false }
 	run := func() (int, string) {

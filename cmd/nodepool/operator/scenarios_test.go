@@ -158,7 +158,7 @@ func neverJoins(b *bench) {
 	require.Empty(b, b.nodes())
 	require.Zero(b, b.counts()[0])
 	b.habit(nil)
-	// Those of the third failure's time never join either.
+	// The machines launched before the third failure never join either.
 	b.eventually("its machines have ended", func() bool { return len(b.instances()) == 0 })
 	// A warm-up of a machine that works may take longer than 30 seconds of a busy one.
 	b.pool("poolSize: 3, minStandby: 3, preWarm: {timeout: 10m, timeoutAction: terminate}")

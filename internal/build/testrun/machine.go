@@ -21,7 +21,7 @@ const (
 )
 
 // longestTemp is how long the folder for temporary files may be: a path of a Unix socket has at most
-// 107 bytes, of which that of PostgreSQL needs 45.
+// 107 bytes, and PostgreSQL adds 45 to the folder.
 const longestTemp = 60
 
 // A machine is what the tests find on it.

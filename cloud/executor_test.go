@@ -519,7 +519,9 @@ func TestALaunchIsNotDroppedWhileOneOfItsMachinesLives(t *testing.T) {
 			Token: "op", ImageID: "image", InstanceType: "m5.large", SubnetID: "subnet-a", Tags: scope.LaunchTags("op", nil),
 		})
 		require.NoError(t, err)
-		require.NoError(t, b.cluster.Record(t.Context(), cloud.LaunchIntent{Operation: "op", Ordinal: 1, Template: "subnet-a", Count: 1, IDs: []string{i.ID}}))
+		require.NoError(t, b.cluster.Record(t.Context(), cloud.LaunchIntent{
+			Operation: "op", Ordinal: 1, Template: "subnet-a", Count: 1, IDs: []string{i.ID},
+		}))
 		drop := []cloud.Action{{Verb: cloud.Abandon, Operation: "op", IDs: []string{i.ID}}}
 		results, err := b.executor.Execute(t.Context(), b.pool, drop)
 		require.ErrorIs(t, err, cloud.ErrInvalidState)

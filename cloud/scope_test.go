@@ -21,5 +21,6 @@ func TestAScopeOwnsWhatCarriesAllItsTags(t *testing.T) {
 		delete(tags, tag)
 		require.False(t, scope.Owns(cloud.Instance{Tags: tags}), tag)
 	}
-	require.False(t, cloud.Scope{Domain: "stratos.sh", Cluster: "c"}.Owns(cloud.Instance{Tags: map[string]string{"managed-by": "stratos", "stratos.sh/cluster": "c"}}))
+	tags := map[string]string{"managed-by": "stratos", "stratos.sh/cluster": "c"}
+	require.False(t, cloud.Scope{Domain: "stratos.sh", Cluster: "c"}.Owns(cloud.Instance{Tags: tags}), "a scope without the UID owns nothing")
 }

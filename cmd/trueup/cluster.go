@@ -98,7 +98,7 @@ type bound struct {
 
 // RoundTrip implements http.RoundTripper.
 func (b bound) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx := r.Context() //nolint:contextcheck // or that of the process, for a request without one
+	ctx := r.Context() //nolint:contextcheck // a request without a context has the one of the process
 	if ctx.Done() == nil {
 		ctx = b.ctx
 	}

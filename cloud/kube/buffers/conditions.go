@@ -28,8 +28,8 @@ func (s *Status) refuse(strategy string, err error) {
 	}
 }
 
-// report writes into the status what becomes of a buffer. The template is nil for that of
-// a workload.
+// report writes into the status what becomes of a buffer. The template is nil for the buffer of a
+// workload.
 func (s *Status) report(strategy string, template *TemplateRef, o outcome) {
 	units := o.Ask.Units
 	*s = Status{ProvisioningStrategy: &strategy, PodTemplateRef: template, Replicas: &units, Conditions: s.Conditions}

@@ -27,7 +27,7 @@ type ask struct {
 	// Pod is the pod of the template, and Units the number of such pods that must have room.
 	Pod   *demand.Pod
 	Units int32
-	// Generation is that of the PodTemplate.
+	// Generation of the PodTemplate.
 	Generation int64
 	Err        error
 }

@@ -44,7 +44,10 @@ func TestAttestedMachinesAreTheFirstChoice(t *testing.T) {
 	p := web()
 	var standby []nodes.View
 	for name, attestation := range map[string]cloud.Attestation{"none": "", "partly": cloud.AttestedPartly, "all": cloud.AttestedReady} {
-		standby = append(standby, nodes.View{Status: cloud.NodeStatus{Name: name, Attestation: attestation, Since: started}, Site: demand.Node{Name: name, Labels: map[string]string{}}})
+		standby = append(standby, nodes.View{
+			Status: cloud.NodeStatus{Name: name, Attestation: attestation, Since: started},
+			Site:   demand.Node{Name: name, Labels: map[string]string{}},
+		})
 	}
 	standby[0].Status.Since, standby[1].Status.Since = started.Add(-time.Hour), started.Add(time.Hour)
 	var order []string

@@ -218,7 +218,8 @@ func (h habit) answers(t *testing.T, path string) {
 		require.Contains(t, stdout, want)
 	}
 	for line := range strings.Lines(stdout) {
-		if flag := regexp.MustCompile(`^ +(?:-., )?--([a-z0-9-]+)`).FindStringSubmatch(line); flag != nil && flag[1] != "help" && flag[1] != "version" {
+		flag := regexp.MustCompile(`^ +(?:-., )?--([a-z0-9-]+)`).FindStringSubmatch(line)
+		if flag != nil && flag[1] != "help" && flag[1] != "version" {
 			require.Regexp(t, `\[[A-Z][A-Z0-9_]+\]`, line, "a variable for each flag")
 		}
 	}

@@ -47,7 +47,7 @@ func (v *Virtual) Habits() []simtest.Habit {
 		{Name: EndByHand, Does: "A person terminates a machine.", Spell: rare, Act: v.endByHand},
 		{Name: AnnounceEnd, Does: "The cloud announces that a machine ends, and ends it two minutes later.", Spell: rare, Act: v.announceEnd},
 		{Name: AnnounceStop, Does: "The cloud announces that a machine has to be stopped once.", Spell: rare, Act: v.announceStop},
-		{Name: RelabelNode, Does: "A person changes the label of a Node to a pool that does not exist, or removes it.", Spell: rare, Act: v.relabel},
+		{Name: RelabelNode, Does: "A person has a Node name a pool that does not exist, or none.", Spell: rare, Act: v.relabel},
 		{Name: ThrottleCloud, Does: "The cloud refuses calls for up to a minute.", Spell: time.Minute},
 		{Name: LoseFromCloud, Does: "Half of the answers of the cloud are lost for up to a minute.", Spell: time.Minute},
 		{Name: EndCapacity, Does: "A zone has no capacity for up to ten minutes.", Spell: 10 * time.Minute},

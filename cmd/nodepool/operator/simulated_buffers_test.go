@@ -100,7 +100,8 @@ func buffered(w *simtest.World) (wrong []error) {
 		}
 		ready := conditionOf(b, buffers.ConditionReady)["status"] == "True"
 		if standby >= bufferedPods(w, name) != ready && (standby >= bufferedPods(w, name) || standby < pods) {
-			wrong = append(wrong, fmt.Errorf("buffer %s: %d of %d machines on standby, and its status says %v", b.Name(), standby, pods, b.Field("status")))
+			err := fmt.Errorf("buffer %s: %d of %d machines on standby, and its status says %v", b.Name(), standby, pods, b.Field("status"))
+			wrong = append(wrong, err)
 		}
 	}
 	return wrong

@@ -79,7 +79,8 @@ func TestAnotherNameOfTheClusterTouchesNoMachine(t *testing.T) {
 			if before == nil {
 				return nil // the world to compare with
 			}
-			want := []string{`ClusterNameChanged: --cluster-name is "other", and the pool has machines of cluster "c": start the operator with that name, or delete the pool with it first`}
+			want := []string{`ClusterNameChanged: --cluster-name is "other", and the pool has machines of cluster "c": ` +
+				"start the operator with that name, or delete the pool with it first"}
 			if !slices.Equal(want, wrong) {
 				return fmt.Errorf("the pool said %q", wrong)
 			}

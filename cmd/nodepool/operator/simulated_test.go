@@ -112,7 +112,8 @@ func newPooled() (*pooled, simtest.Scenario) {
 		Program: func(ctx context.Context, net http.RoundTripper) error {
 			o := &operator.Operator{
 				Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Namespace: "team", Instance: "one",
-				ClusterName: cmp.Or(p.cluster, "c"), ClusterEndpoint: "https://c.example", ClusterCA: "Y2E=", ClusterCIDR: "10.0.0.0/16", Region: "home-1",
+				ClusterName:     cmp.Or(p.cluster, "c"),
+				ClusterEndpoint: "https://c.example", ClusterCA: "Y2E=", ClusterCIDR: "10.0.0.0/16", Region: "home-1",
 				OpenRegion: func(_ context.Context, _ string, called operator.Called) (operator.Region, error) {
 					return operator.Region{Provider: p.Provider(net, called), Resolver: zones{}}, nil
 				},

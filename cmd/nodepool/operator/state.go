@@ -103,7 +103,8 @@ func (o *operator) newState(p *v1alpha1.NodePool) *poolState {
 	memory := o.memoryOf(p)
 	s := &poolState{op: o, pool: p, kept: memory, machines: pools.Pool{
 		Spec: o.poolOf(p), Nodes: nodesOf(p), Memory: &memory.SharedMemory, DaemonSets: o.cluster.DaemonSets(),
-		DefaultRequests: cloudkube.Resources(corev1.ResourceList(p.Spec.ScaleUp.DefaultPodResources.Requests)), Shorten: short, Weight: p.Spec.Weight,
+		DefaultRequests: cloudkube.Resources(corev1.ResourceList(p.Spec.ScaleUp.DefaultPodResources.Requests)),
+		Shorten:         short, Weight: p.Spec.Weight,
 	}}
 	s.machines.OnStart, s.machines.Drifted = s.started, s.drifted
 	return s

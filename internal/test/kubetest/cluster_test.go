@@ -38,7 +38,8 @@ func TestADeploymentBecomesRunningPods(t *testing.T) {
 	// A namespace that is created has what pods need, and a definition that is established is listed.
 	_, err := c.Kubectl(t.Context(), "create", "namespace", "more")
 	require.NoError(t, err)
-	require.NoError(t, c.Apply(t.Context(), "{apiVersion: v1, kind: Pod, metadata: {name: one, namespace: more}, spec: {containers: [{name: c, image: example.com/c}]}}"))
+	require.NoError(t, c.Apply(t.Context(), "{apiVersion: v1, kind: Pod, metadata: {name: one, namespace: more},"+
+		" spec: {containers: [{name: c, image: example.com/c}]}}"))
 	require.NoError(t, c.Apply(t.Context(), gadgets))
 	_, err = c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/gadgets.example.com")
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ const (
 	Policies    = "policies"
 )
 
-// NewMessage returns an empty message of a collection.
+// NewMessage returns an empty message of a collection, which is one of the three constants.
 func NewMessage(collection string) Message {
 	switch collection {
 	case Sentinels:
@@ -34,7 +34,7 @@ func NewMessage(collection string) Message {
 	return &DeploymentState{}
 }
 
-// NewApply returns an empty apply message of a collection.
+// NewApply returns an empty apply message of a collection, which is one of the three constants.
 func NewApply(collection string) Order {
 	switch collection {
 	case Sentinels:
@@ -45,7 +45,7 @@ func NewApply(collection string) Order {
 	return &ApplyDeployment{}
 }
 
-// NewDelete returns the delete message of a resource.
+// NewDelete returns the delete message of a resource; collection is one of the three constants.
 func NewDelete(collection, namespace, name string) Order {
 	switch collection {
 	case Sentinels:

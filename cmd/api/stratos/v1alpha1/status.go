@@ -37,7 +37,7 @@ type NodePoolStatus struct {
 	// +listType=map
 	// +listMapKey=ordinal
 	Launches []Launch `json:"launches,omitempty"`
-	// LastOrdinal is that of the last launch.
+	// LastOrdinal is the ordinal of the last launch.
 	// +optional
 	LastOrdinal int64 `json:"lastOrdinal,omitempty"`
 	// Repairs are the machines that were drained because they lost readiness, within an
@@ -93,7 +93,7 @@ type Launch struct {
 	Attempt int64 `json:"attempt,omitempty"`
 	// Template names the subnet.
 	Template string `json:"template"`
-	// Hash is that of everything else the machines are launched from.
+	// Hash covers everything else that the machines are launched from.
 	// +optional
 	Hash string `json:"hash,omitempty"`
 	// Count is the number of machines.

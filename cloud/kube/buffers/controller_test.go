@@ -38,6 +38,7 @@ var (
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	templates   = schema.GroupVersionResource{Version: "v1", Resource: "podtemplates"}
 	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	stateful    = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}
 )
 
 // kinds are what the API server of a test serves.
@@ -196,6 +197,18 @@ func (w *world) delete(resource schema.GroupVersionResource, namespace, name str
 	w.pass(time.Second)
 }
 
+// recordEvents has the Controller record Events until the test ends.
+func (w *world) recordEvents() {
+	w.Events = &kube.Events{Client: w.client, Controller: "example.com/pools", Instance: "one"}
+	ctx, stop := context.WithCancel(w.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Events.Start(ctx) }()
+	w.Cleanup(func() {
+		stop()
+		require.NoError(w, <-done)
+	})
+}
+
 // events returns the object, the type and the reason of each Event.
 func (w *world) events() (all []string) {
 	w.Helper()
@@ -311,14 +324,7 @@ func TestTheDefinitionComesAndGoes(t *testing.T) {
 func TestAWrongReferenceIsReportedUntilItIsPutRight(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		w.Events = &kube.Events{Client: w.client, Controller: "example.com/pools", Instance: "one"}
-		ctx, stop := context.WithCancel(w.Context())
-		done := make(chan error, 1)
-		go func() { done <- w.Events.Start(ctx) }()
-		defer func() {
-			stop()
-			require.NoError(w, <-done)
-		}()
+		w.recordEvents()
 		w.hidden.Store(true)
 		w.define("v1beta1", true, true)
 		w.buffer("web", "podTemplateRef: {name: web}, replicas: 3")
@@ -348,6 +354,70 @@ func TestAWrongReferenceIsReportedUntilItIsPutRight(t *testing.T) {
 		w.keeps("web", 1)
 		w.is("web", "PodTemplateNotFound", "PodTemplateNotFound", "PodTemplateNotFound")
 		require.Nil(w, w.status("web").Replicas)
+	})
+}
+
+// TestAnEventTellsAReasonOnce: not that all is well, nor the same again with other numbers.
+func TestAnEventTellsAReasonOnce(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.recordEvents()
+		w.define("v1beta1", true, true)
+		w.template(1)
+		w.start()
+		w.buffer("web", "podTemplateRef: {name: web}, replicas: 2")
+		w.is("web", "Resolved", "Provisioned", "WarmingUp")
+		require.Empty(w, w.events())
+		for _, pods := range []string{"7", "8"} {
+			w.buffer("web", "podTemplateRef: {name: web}, replicas: "+pods)
+			require.Contains(w, w.is("web", "Resolved", "DoesNotFit", "DoesNotFit"), "5 of "+pods+" pods have room")
+			require.Equal(w, []string{"web Warning DoesNotFit"}, w.events())
+		}
+	})
+}
+
+func TestABufferTakesItsPodsFromAStatefulSet(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.define("v1beta1", true, true)
+		w.apply(stateful, `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: web, namespace: team}, spec: {replicas: 10,
+  selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}},
+  spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 4}}}]}}}}`)
+		w.buffer("web", "scalableRef: {apiGroup: apps, kind: StatefulSet, name: web}, percentage: 20")
+		w.start()
+		w.is("web", "Resolved", "Provisioned", "WarmingUp")
+		w.keeps("web", 2)
+	})
+}
+
+func TestATemplateThatNamesItsNodeIsRefused(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.define("v1beta1", true, true)
+		w.apply(templates, `{apiVersion: v1, kind: PodTemplate, metadata: {name: web, namespace: team},
+  template: {spec: {nodeName: here, containers: [{name: c, image: x}]}}}`)
+		w.buffer("web", "podTemplateRef: {name: web}, replicas: 1")
+		w.start()
+		message := w.is("web", "InvalidTemplate", "InvalidTemplate", "InvalidTemplate")
+		require.Equal(w, `the template's spec.nodeName: is "here", must not be set: such a pod runs there and nowhere else`, message)
+		w.keeps("web", 0)
+	})
+}
+
+// TestPodsOfAHigherPriorityHaveRoomFirst has two buffers, and room for one.
+func TestPodsOfAHigherPriorityHaveRoomFirst(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.define("v1beta1", true, true)
+		for name, priority := range map[string]string{"a": "0", "b": "10"} {
+			w.apply(templates, `{apiVersion: v1, kind: PodTemplate, metadata: {name: `+name+`, namespace: team},
+  template: {spec: {priority: `+priority+`, containers: [{name: c, image: x, resources: {requests: {cpu: 4}}}]}}}`)
+			w.buffer(name, "podTemplateRef: {name: "+name+"}, replicas: 5")
+		}
+		w.start()
+		w.keeps("web", 5)
+		w.is("b", "Resolved", "Provisioned", "WarmingUp")
+		require.Contains(w, w.is("a", "Resolved", "DoesNotFit", "DoesNotFit"), "0 of 5 pods have room")
 	})
 }
 

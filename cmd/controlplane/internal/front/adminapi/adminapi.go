@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -54,43 +53,6 @@ type Condition struct {
 
 // Handler answers a request, or returns the error to answer it with.
 type Handler func(w http.ResponseWriter, r *http.Request) error
-
-// By returns the handler of a path that names something: of returns its key, or why the path is
-// wrong.
-func By[K any](of func(r *http.Request) (K, error), handle func(w http.ResponseWriter, r *http.Request, key K) error) Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		key, err := of(r)
-		if err != nil {
-			return err
-		}
-		return handle(w, r, key)
-	}
-}
-
-// Removal returns what handles the removal of what a path names: its query may have abandon.
-func Removal(
-	remove func(ctx context.Context, id string, abandon bool) error,
-) func(w http.ResponseWriter, r *http.Request, id string) error {
-	return func(w http.ResponseWriter, r *http.Request, id string) error {
-		query := NewQuery(r)
-		abandon := query.Bool("abandon")
-		if err := query.Err(); err != nil {
-			return err
-		}
-		if err := remove(r.Context(), id, abandon); err != nil {
-			return err
-		}
-		w.WriteHeader(http.StatusNoContent)
-		return nil
-	}
-}
-
-// Route is one method of one path. Path is a pattern of [http.ServeMux] without
-// a method.
-type Route struct {
-	Method, Path string
-	Handle       Handler
-}
 
 // API answers requests with handlers.
 type API struct {
@@ -182,20 +144,4 @@ func WriteJSON(w http.ResponseWriter, status int, value any) error {
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a client that went away is no error
 	return nil
-}
-
-// WriteResult answers 200 with the value, or returns the error that came instead.
-func WriteResult(w http.ResponseWriter, value any, err error) error {
-	if err != nil {
-		return err
-	}
-	return WriteJSON(w, http.StatusOK, value)
-}
-
-// CreatedStatus returns the status of an answer to PUT.
-func CreatedStatus(created bool) int {
-	if created {
-		return http.StatusCreated
-	}
-	return http.StatusOK
 }

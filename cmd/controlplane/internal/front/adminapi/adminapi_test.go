@@ -2,6 +2,7 @@ package adminapi_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,14 +78,13 @@ func TestAnErrorIsAnsweredAsItsConditionSaysAndElseRepeatsNothing(t *testing.T) 
 func TestAMethodOrPathWithoutARouteIsRefused(t *testing.T) {
 	t.Parallel()
 	mux, _ := api(func(w http.ResponseWriter, _ *http.Request) error {
-		return adminapi.WriteJSON(w, adminapi.CreatedStatus(true), 1)
+		return adminapi.WriteJSON(w, 201, 1)
 	})
 	require.Equal(t, 201, do(t, mux, "PUT", "/things/7", "", "").Code)
 	refused := do(t, mux, "GET", "/things/7", "", "")
 	require.Equal(t, 405, refused.Code)
 	require.Equal(t, "PUT", refused.Header().Get("Allow"))
 	require.Equal(t, 404, do(t, mux, "GET", "/", "", "").Code)
-	require.Equal(t, 200, adminapi.CreatedStatus(false))
 }
 
 func TestABodyIsOneJSONObjectOfKnownFields(t *testing.T) {
@@ -131,27 +131,98 @@ func TestPathsAndOverlapsAreChecked(t *testing.T) {
 		if _, err := adminapi.PathName(r, "id", regexp.MustCompile(`1$`)); err != nil {
 			return err
 		}
-		overlap, err := adminapi.DecodeOverlap(w, r)
-		if err != nil {
-			return err
-		}
-		return adminapi.WriteJSON(w, http.StatusOK, overlap.String())
+		return adminapi.WriteJSON(w, http.StatusOK, "right")
+	})
+	for path, want := range map[string]string{
+		id:                   "right",
+		"7":                  "a UUID",
+		id[:len(id)-1] + "2": "a name in the path",
+	} {
+		require.Contains(t, do(t, mux, "PUT", "/things/"+path, "application/json", "").Body.String(), want)
+	}
+}
+
+// TestARouteReadsItsPathItsQueryAndItsBody runs each kind of route.
+func TestARouteReadsItsPathItsQueryAndItsBody(t *testing.T) {
+	t.Parallel()
+	type body struct {
+		Size int `json:"size"`
+	}
+	id := func(r *http.Request) (string, error) {
+		return adminapi.PathName(r, "id", regexp.MustCompile(`^[a-z]$`))
+	}
+	seen := ""
+	note := func(what ...any) { seen = fmt.Sprint(what...) }
+	a := adminapi.API{Logger: slog.New(slog.DiscardHandler), Conditions: []adminapi.Condition{
+		{Err: errAbsent, Answer: adminapi.Error{Status: http.StatusNotFound, Code: "absent", Message: "it is absent"}},
+	}}
+	change := func(_ context.Context, id string, b body) (body, error) {
+		note(id, " ", b.Size)
+		return b, nil
+	}
+	mux := a.Mux([]adminapi.Route{
+		adminapi.Get("/things/{id}", id, func(_ context.Context, id string) (body, error) {
+			note(id)
+			if id == "z" {
+				return body{1}, errAbsent
+			}
+			return body{7}, nil
+		}),
+		adminapi.Put("/things/{id}", id, func(_ context.Context, id string, b body) (body, bool, error) {
+			note(id, " ", b.Size)
+			return b, id == "n", nil
+		}),
+		adminapi.Remove("/things/{id}", id, func(_ context.Context, id string, abandon bool) error {
+			note(id, " ", abandon)
+			return nil
+		}),
+		adminapi.Set("/things/{id}/size", id, change),
+		adminapi.Post("/things/{id}/act", id, change),
+		adminapi.Post("/things/{id}/rotate", id, func(_ context.Context, id string, r adminapi.Rotation) (string, error) {
+			note(id)
+			return r.Overlap().String(), nil
+		}),
+		adminapi.Delete("/things/{id}/size", id, func(_ context.Context, id string) (body, error) { return body{0}, nil }),
+		adminapi.List("/things", "things", adminapi.Everything, func(n *int) string { return fmt.Sprint(*n) },
+			func(_ context.Context, _ struct{}, after string, limit int) ([]int, error) {
+				note(after, " ", limit)
+				return []int{1, 2, 3}[:limit], nil
+			}),
 	})
 	for _, test := range []struct {
-		id, body string
-		status   int
-		want     string
+		method, path, body string
+		status             int
+		want, seen         string
 	}{
-		{id, "", 200, "0s"},
-		{id, `{"overlap_seconds":604800}`, 200, adminapi.MaxOverlap.String()},
-		{id, `{"overlap_seconds":604801}`, 400, "overlap_seconds"},
-		{id, `{"overlap_seconds":-1}`, 400, "overlap_seconds"},
-		{"7", "", 400, "a UUID"},
-		{id[:len(id)-1] + "2", "", 400, "a name in the path"},
+		{"GET", "/things/a", "", 200, `{"size":7}`, "a"},
+		{"GET", "/things/A", "", 400, `"field":"id"`, ""},
+		{"GET", "/things/a?deep=true", "", 400, `"field":"deep"`, ""},
+		{"GET", "/things/z", "", 404, `absent`, "z"},
+		{"PUT", "/things/a", `{"size":3}`, 200, `{"size":3}`, "a 3"},
+		{"PUT", "/things/n", `{"size":3}`, 201, `{"size":3}`, "n 3"},
+		{"PUT", "/things/n?dry=true", `{"size":3}`, 400, `"field":"dry"`, ""},
+		{"PUT", "/things/N", `{"size":3}`, 400, `"field":"id"`, ""},
+		{"PUT", "/things/n", `{"weight":3}`, 400, `unknown_field`, ""},
+		{"PUT", "/things/n", ``, 400, `malformed`, ""},
+		{"PUT", "/things/a/size", `{"size":4}`, 200, `{"size":4}`, "a 4"},
+		{"DELETE", "/things/a/size", ``, 200, `{"size":0}`, ""},
+		{"POST", "/things/a/act", `{"size":5}`, 200, `{"size":5}`, "a 5"},
+		{"POST", "/things/a/act", ``, 200, `{"size":0}`, "a 0"},
+		{"POST", "/things/a/rotate", ``, 200, `"0s"`, "a"},
+		{"POST", "/things/a/rotate", `{"overlap_seconds":604800}`, 200, `"168h0m0s"`, "a"},
+		{"POST", "/things/a/rotate", `{"overlap_seconds":604801}`, 400, `overlap_seconds is 604801: want 0 to 604800`, ""},
+		{"POST", "/things/a/rotate", `{"overlap_seconds":-1}`, 400, `overlap_seconds`, ""},
+		{"DELETE", "/things/a", "", 204, "", "a false"},
+		{"DELETE", "/things/a?abandon=true", "", 204, "", "a true"},
+		{"DELETE", "/things/a?abandon=yes", "", 400, "true or false", ""},
+		{"GET", "/things?limit=1&after=0", "", 200, `{"next":"1","things":[1]}`, "0 2"},
+		{"GET", "/things?limit=2", "", 200, `{"next":"2","things":[1,2]}`, " 3"},
 	} {
-		answer := do(t, mux, "PUT", "/things/"+test.id, "application/json", test.body)
-		require.Equal(t, test.status, answer.Code, test.want)
+		seen = ""
+		answer := do(t, mux, test.method, test.path, "application/json", test.body)
+		require.Equal(t, test.status, answer.Code, "%s %s: %s", test.method, test.path, answer.Body)
 		require.Contains(t, answer.Body.String(), test.want)
+		require.Equal(t, test.seen, seen, "%s %s", test.method, test.path)
 	}
 }
 

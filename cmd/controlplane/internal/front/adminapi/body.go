@@ -103,8 +103,8 @@ func firstByte(body *bufio.Reader) (byte, error) {
 	}
 }
 
-// DecodeOptional is a strict [Decode] for a body that may be absent.
-func DecodeOptional(w http.ResponseWriter, r *http.Request, target any) error {
+// decodeOptional is a strict [Decode] for a body that may be absent.
+func decodeOptional(w http.ResponseWriter, r *http.Request, target any) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
@@ -185,18 +185,3 @@ func PathName(r *http.Request, name string, pattern *regexp.Regexp) (string, err
 
 // MaxOverlap is how long an old token may stay valid at most.
 const MaxOverlap = 7 * 24 * time.Hour
-
-// DecodeOverlap returns the overlap_seconds of an optional body that rotates a
-// token: zero to [MaxOverlap].
-func DecodeOverlap(w http.ResponseWriter, r *http.Request) (time.Duration, error) {
-	var body struct {
-		OverlapSeconds int64 `json:"overlap_seconds"`
-	}
-	if err := DecodeOptional(w, r, &body); err != nil {
-		return 0, err
-	}
-	if body.OverlapSeconds < 0 || body.OverlapSeconds > int64(MaxOverlap/time.Second) {
-		return 0, Invalid(starbase.FieldError{Field: "overlap_seconds", Value: fmt.Sprint(body.OverlapSeconds), Want: "0 to 604800"})
-	}
-	return time.Duration(body.OverlapSeconds) * time.Second, nil
-}

@@ -37,18 +37,18 @@ func other(what string) error {
 	}
 }
 
-// Decode returns the digest in the body of an approval.
-func Decode(w http.ResponseWriter, r *http.Request) (string, error) {
-	var body struct {
-		Digest string `json:"digest"`
+// Approval is the body of a request that approves deletions.
+type Approval struct {
+	// Digest is the digest of held_deletions.
+	Digest string `json:"digest"`
+}
+
+// Wrong returns the invalid fields.
+func (a Approval) Wrong() (fields []starbase.FieldError) {
+	if a.Digest == "" {
+		fields = append(fields, starbase.FieldError{Field: "digest", Value: `""`, Want: "the digest of held_deletions"})
 	}
-	if err := adminapi.DecodeOptional(w, r, &body); err != nil {
-		return "", err
-	}
-	if body.Digest == "" {
-		return "", adminapi.Invalid(starbase.FieldError{Field: "digest", Value: `""`, Want: "the digest of held_deletions"})
-	}
-	return body.Digest, nil
+	return fields
 }
 
 // Text returns held deletions as a database stores them, "" for nil.

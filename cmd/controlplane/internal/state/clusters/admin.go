@@ -1,22 +1,45 @@
 package clusters
 
 import (
+	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
 )
 
+// placing is the body that registers a cluster.
+type placing struct {
+	// Region is where the cluster runs, such as nyc3: 1 to 63 characters of a-z, 0-9 and -.
+	Region string `json:"region"`
+}
+
+// Wrong returns the invalid fields.
+func (p placing) Wrong() (fields []starbase.FieldError) {
+	const longest = 63
+	if p.Region == "" || len(p.Region) > longest || strings.ContainsFunc(p.Region, notName) {
+		fields = append(
+			fields,
+			starbase.FieldError{Field: "region", Value: fmt.Sprintf("%.80q", p.Region), Want: "1 to 63 characters of a-z, 0-9 and -, like nyc3"},
+		)
+	}
+	return fields
+}
+
+func notName(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-'
+}
+
 // registration is the answer to the registration of a cluster.
 type registration struct {
 	ClusterID  string `json:"cluster_id"`
 	Generation int64  `json:"generation"`
-	Token      string `json:"token,omitempty"`
+	// Token is the token of the cluster's agent, shown this once. Empty: it was registered
+	// before.
+	Token string `json:"token,omitempty"`
 }
 
 // clusterView is one cluster as GET shows it.
@@ -27,50 +50,13 @@ type clusterView struct {
 	Services  []ServiceState   `json:"services"`
 }
 
-func (s *Server) putCluster(w http.ResponseWriter, r *http.Request, clusterID string) error {
-	var body struct {
-		Region string `json:"region"`
-	}
-	if err := adminapi.Decode(w, r, &body, true); err != nil {
-		return err
-	}
-	const longest = 63
-	if body.Region == "" || len(body.Region) > longest || strings.ContainsFunc(body.Region, notName) {
-		return adminapi.Invalid(
-			starbase.FieldError{Field: "region", Value: fmt.Sprintf("%.80q", body.Region), Want: "1 to 63 characters of a-z, 0-9 and -, like nyc3"},
-		)
-	}
-	token, change, err := s.store.RegisterCluster(r.Context(), clusterID, body.Region)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(
-		w,
-		adminapi.CreatedStatus(change.Created),
-		registration{ClusterID: clusterID, Generation: change.Generation, Token: token},
-	)
+func (s *Server) putCluster(ctx context.Context, clusterID string, body placing) (answer registration, created bool, err error) {
+	token, change, err := s.store.RegisterCluster(ctx, clusterID, body.Region)
+	return registration{ClusterID: clusterID, Generation: change.Generation, Token: token}, change.Created, err
 }
 
-func notName(c rune) bool {
-	return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-'
-}
-
-func (s *Server) listClusters(w http.ResponseWriter, r *http.Request) error {
-	return adminapi.WritePart(
-		r.Context(),
-		w,
-		adminapi.NewQuery(r),
-		"clusters",
-		func(c *Cluster) string { return c.ClusterID },
-		s.store.ClustersAfter,
-	)
-}
-
-func (s *Server) showCluster(w http.ResponseWriter, r *http.Request, clusterID string) error {
-	cluster, services, err := s.store.Cluster(r.Context(), clusterID)
-	if err != nil {
-		return err
-	}
+func (s *Server) showCluster(ctx context.Context, clusterID string) (clusterView, error) {
+	cluster, services, err := s.store.Cluster(ctx, clusterID)
 	view := clusterView{Cluster: cluster, Standings: map[Standing]int{}, Services: services}
 	for i := range view.Services {
 		view.Standings[view.Services[i].Standing]++
@@ -78,71 +64,54 @@ func (s *Server) showCluster(w http.ResponseWriter, r *http.Request, clusterID s
 	if view.Services == nil {
 		view.Services = []ServiceState{}
 	}
-	return adminapi.WriteJSON(w, http.StatusOK, view)
+	return view, err
 }
 
-func (s *Server) putConfig(w http.ResponseWriter, r *http.Request, clusterID string) error {
-	var config starbase.ClusterConfig
-	if err := adminapi.Decode(w, r, &config, true); err != nil {
-		return err
-	}
+func (s *Server) putConfig(ctx context.Context, clusterID string, config starbase.ClusterConfig) (Change, error) {
 	if fields := config.Validate(); len(fields) > 0 {
-		return adminapi.Invalid(fields...)
+		return Change{}, adminapi.Invalid(fields...)
 	}
-	change, err := s.store.SetConfig(r.Context(), clusterID, config)
-	return adminapi.WriteResult(w, change, err)
+	return s.store.SetConfig(ctx, clusterID, config)
 }
 
-func (s *Server) allowMassDelete(w http.ResponseWriter, r *http.Request, clusterID string) error {
-	digest, err := approval.Decode(w, r)
-	if err != nil {
-		return err
-	}
-	change, err := s.store.ApproveDeletions(r.Context(), clusterID, digest)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, struct {
-		Change
-		ApprovedDeletions string `json:"approved_deletions"`
-	}{change, digest})
+// approved is the answer to an approval.
+type approved struct {
+	Change
+	// ApprovedDeletions is the digest that was approved.
+	ApprovedDeletions string `json:"approved_deletions"`
 }
 
-func (s *Server) rotateToken(w http.ResponseWriter, r *http.Request, clusterID string) error {
-	overlap, err := adminapi.DecodeOverlap(w, r)
-	if err != nil {
-		return err
-	}
-	token, err := s.store.RotateToken(r.Context(), clusterID, overlap)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(
-		w,
-		http.StatusOK,
-		map[string]any{"cluster_id": clusterID, "token": token, "overlap_seconds": int64(overlap / time.Second)},
-	)
+func (s *Server) allowMassDelete(ctx context.Context, clusterID string, body approval.Approval) (approved, error) {
+	change, err := s.store.ApproveDeletions(ctx, clusterID, body.Digest)
+	return approved{change, body.Digest}, err
 }
 
-func (s *Server) startEpoch(w http.ResponseWriter, r *http.Request, clusterID string) error {
-	if err := adminapi.DecodeOptional(w, r, &struct{}{}); err != nil {
-		return err
-	}
-	epoch, change, err := s.store.StartEpoch(r.Context(), clusterID)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, struct {
-		Change
-		Epoch string `json:"epoch"`
-	}{change, epoch})
+// rotated is the answer to the rotation of a token.
+type rotated struct {
+	ClusterID string `json:"cluster_id"`
+	// Token is the new one, shown this once.
+	Token string `json:"token"`
+	// OverlapSeconds is how long the token of before stays valid.
+	OverlapSeconds int64 `json:"overlap_seconds"`
 }
 
-func (s *Server) putProject(w http.ResponseWriter, r *http.Request, projectID string) error {
-	var project Project
-	if err := adminapi.Decode(w, r, &project, true); err != nil {
-		return err
-	}
+func (s *Server) rotateToken(ctx context.Context, clusterID string, body adminapi.Rotation) (rotated, error) {
+	token, err := s.store.RotateToken(ctx, clusterID, body.Overlap())
+	return rotated{clusterID, token, body.OverlapSeconds}, err
+}
+
+// epochAnswer is the answer to a new epoch.
+type epochAnswer struct {
+	Change
+	Epoch string `json:"epoch"`
+}
+
+func (s *Server) startEpoch(ctx context.Context, clusterID string, _ struct{}) (epochAnswer, error) {
+	epoch, change, err := s.store.StartEpoch(ctx, clusterID)
+	return epochAnswer{change, epoch}, err
+}
+
+func (s *Server) putProject(ctx context.Context, projectID string, project Project) (ProjectChange, bool, error) {
 	served := starbase.Project{
 		ProjectID: projectID, WorkspaceID: project.WorkspaceID, Slug: project.Slug,
 		Quota: project.Quota, Limits: project.Limits, Egress: project.Egress,
@@ -168,25 +137,13 @@ func (s *Server) putProject(w http.ResponseWriter, r *http.Request, projectID st
 		)
 	}
 	if len(fields) > 0 {
-		return adminapi.Invalid(fields...)
+		return ProjectChange{}, false, adminapi.Invalid(fields...)
 	}
-	change, err := s.store.PutProject(r.Context(), projectID, project)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, adminapi.CreatedStatus(change.Created), change)
+	change, err := s.store.PutProject(ctx, projectID, project)
+	return change, change.Created, err
 }
 
-func (s *Server) deleteProject(w http.ResponseWriter, r *http.Request, projectID string) error {
-	change, err := s.store.DeleteProject(r.Context(), projectID)
-	return adminapi.WriteResult(w, change, err)
-}
-
-func (s *Server) putService(w http.ResponseWriter, r *http.Request, id starbase.Identity) error {
-	var service starbase.Service
-	if err := adminapi.Decode(w, r, &service, true); err != nil {
-		return err
-	}
+func (s *Server) putService(ctx context.Context, id starbase.Identity, service starbase.Service) (Change, bool, error) {
 	fields := ownFields(service, id)
 	// The workspace is the project's; any valid one passes here.
 	service.WorkspaceID = id.ProjectID
@@ -194,13 +151,10 @@ func (s *Server) putService(w http.ResponseWriter, r *http.Request, id starbase.
 	service.Deleted = false
 	service.SetDefaults()
 	if fields = append(fields, service.Validate()...); len(fields) > 0 {
-		return adminapi.Invalid(fields...)
+		return Change{}, false, adminapi.Invalid(fields...)
 	}
-	change, err := s.store.PutService(r.Context(), service)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, adminapi.CreatedStatus(change.Created), change)
+	change, err := s.store.PutService(ctx, service)
+	return change, change.Created, err
 }
 
 // ownFields refuses the fields that the path or the project decides.
@@ -237,9 +191,4 @@ func ownFields(service starbase.Service, id starbase.Identity) (fields []starbas
 		)
 	}
 	return fields
-}
-
-func (s *Server) deleteService(w http.ResponseWriter, r *http.Request, id starbase.Identity) error {
-	change, err := s.store.DeleteService(r.Context(), id)
-	return adminapi.WriteResult(w, change, err)
 }

@@ -137,15 +137,11 @@ func (s *Store) varGroups(ctx context.Context, projectID, which string, args ...
 
 var uuidParameter = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
+// listProjects answers with the projects of all clusters, or of that of the query.
 func (s *Server) listProjects(w http.ResponseWriter, r *http.Request) error {
 	query := adminapi.NewQuery(r)
 	clusterID := query.Text("cluster_id", uuidParameter, "the UUID of a cluster")
-	return adminapi.WritePart(
-		r.Context(),
-		w,
-		query,
-		"projects",
-		func(p *ListedProject) string { return p.ProjectID },
+	return adminapi.WritePart(r.Context(), w, query, "projects", func(p *ListedProject) string { return p.ProjectID },
 		func(ctx context.Context, after string, limit int) ([]ListedProject, error) {
 			if clusterID != "" {
 				if _, err := s.store.Version(ctx, clusterID); err != nil {
@@ -153,19 +149,5 @@ func (s *Server) listProjects(w http.ResponseWriter, r *http.Request) error {
 				}
 			}
 			return s.store.ProjectsAfter(ctx, clusterID, after, limit)
-		},
-	)
-}
-
-func (s *Server) listServices(w http.ResponseWriter, r *http.Request, projectID string) error {
-	return adminapi.WritePart(
-		r.Context(),
-		w,
-		adminapi.NewQuery(r),
-		"services",
-		serviceKey,
-		func(ctx context.Context, after string, limit int) ([]starbase.Service, error) {
-			return s.store.ServicesAfter(ctx, projectID, after, limit)
-		},
-	)
+		})
 }

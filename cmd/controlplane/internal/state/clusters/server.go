@@ -121,43 +121,7 @@ func New(config Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	agents := []adminapi.Route{
-		{Method: http.MethodGet, Path: agentPrefix + "{cluster_id}/desired-state", Handle: s.ownCluster(s.pullDesiredState)},
-		{Method: http.MethodPost, Path: agentPrefix + "{cluster_id}/status", Handle: s.ownCluster(s.postStatus)},
-		{Method: http.MethodPost, Path: agentPrefix + "{cluster_id}/capacity", Handle: s.ownCluster(s.postCapacity)},
-		{Method: http.MethodPost, Path: agentPrefix + "{cluster_id}/snapshots", Handle: s.ownCluster(s.postSnapshots)},
-	}
-	const (
-		cluster = adminapi.Prefix + "clusters/{cluster_id}"
-		project = adminapi.Prefix + "projects/{project_id}"
-		service = project + "/services/{service_id}/{environment}"
-		group   = project + "/var-groups/{var_group_id}"
-	)
-	admins := append([]adminapi.Route{
-		{Method: http.MethodGet, Path: adminapi.Prefix + "clusters", Handle: s.listClusters},
-		{Method: http.MethodPut, Path: cluster, Handle: adminapi.By(clusterPath, s.putCluster)},
-		{Method: http.MethodGet, Path: cluster, Handle: adminapi.By(clusterPath, s.showCluster)},
-		{Method: http.MethodDelete, Path: cluster, Handle: adminapi.By(clusterPath, adminapi.Removal(s.store.RemoveCluster))},
-		{Method: http.MethodPut, Path: cluster + "/config", Handle: adminapi.By(clusterPath, s.putConfig)},
-		{Method: http.MethodGet, Path: cluster + "/config", Handle: adminapi.By(clusterPath, s.showConfig)},
-		{Method: http.MethodPost, Path: cluster + "/allow-mass-delete", Handle: adminapi.By(clusterPath, s.allowMassDelete)},
-		{Method: http.MethodPost, Path: cluster + "/rotate-token", Handle: adminapi.By(clusterPath, s.rotateToken)},
-		{Method: http.MethodPost, Path: cluster + "/new-epoch", Handle: adminapi.By(clusterPath, s.startEpoch)},
-		{Method: http.MethodGet, Path: adminapi.Prefix + "projects", Handle: s.listProjects},
-		{Method: http.MethodPut, Path: project, Handle: adminapi.By(projectPath, s.putProject)},
-		{Method: http.MethodGet, Path: project, Handle: adminapi.By(projectPath, s.showProject)},
-		{Method: http.MethodDelete, Path: project, Handle: adminapi.By(projectPath, s.deleteProject)},
-		{Method: http.MethodGet, Path: project + "/services", Handle: adminapi.By(projectPath, s.listServices)},
-		{Method: http.MethodPut, Path: service, Handle: adminapi.By(servicePath, s.putService)},
-		{Method: http.MethodGet, Path: service, Handle: adminapi.By(servicePath, s.showService)},
-		{Method: http.MethodDelete, Path: service, Handle: adminapi.By(servicePath, s.deleteService)},
-		{Method: http.MethodPut, Path: service + "/var-groups", Handle: adminapi.By(servicePath, s.attachVarGroups)},
-		{Method: http.MethodGet, Path: service + "/var-groups", Handle: adminapi.By(servicePath, s.showAttached)},
-		{Method: http.MethodGet, Path: project + "/var-groups", Handle: adminapi.By(projectPath, s.listVarGroups)},
-		{Method: http.MethodPut, Path: group, Handle: adminapi.By(groupPath, s.putVarGroup)},
-		{Method: http.MethodGet, Path: group, Handle: adminapi.By(groupPath, s.showVarGroup)},
-		{Method: http.MethodDelete, Path: group, Handle: adminapi.By(groupPath, s.deleteVarGroup)},
-	}, config.AdminRoutes...)
+	agents, admins := s.agentRoutes(), append(s.adminRoutes(), config.AdminRoutes...)
 	s.agentMux, s.adminMux = s.api.Mux(agents), s.api.Mux(admins)
 	s.routes = slices.Concat(agents, admins)
 	return s, nil

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
 
@@ -73,20 +71,7 @@ func (s *Store) Service(ctx context.Context, id starbase.Identity) (service star
 	return service, nil
 }
 
-func (s *Server) showConfig(w http.ResponseWriter, r *http.Request, clusterID string) error {
-	cluster, _, err := s.store.Cluster(r.Context(), clusterID)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, starbase.ClusterConfig{LBSizeUnits: cluster.LBSizeUnits})
-}
-
-func (s *Server) showProject(w http.ResponseWriter, r *http.Request, projectID string) error {
-	project, err := s.store.Project(r.Context(), projectID)
-	return adminapi.WriteResult(w, project, err)
-}
-
-func (s *Server) showService(w http.ResponseWriter, r *http.Request, id starbase.Identity) error {
-	service, err := s.store.Service(r.Context(), id)
-	return adminapi.WriteResult(w, service, err)
+func (s *Server) showConfig(ctx context.Context, clusterID string) (starbase.ClusterConfig, error) {
+	cluster, _, err := s.store.Cluster(ctx, clusterID)
+	return starbase.ClusterConfig{LBSizeUnits: cluster.LBSizeUnits}, err
 }

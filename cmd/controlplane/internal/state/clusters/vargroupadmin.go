@@ -15,23 +15,13 @@ type attachedBody struct {
 	VarGroups []string `json:"var_groups"`
 }
 
-func (s *Server) putVarGroup(w http.ResponseWriter, r *http.Request, id groupID) error {
-	var group VarGroup
-	if err := adminapi.Decode(w, r, &group, true); err != nil {
-		return err
-	}
-	if fields := group.validate(); len(fields) > 0 {
-		return adminapi.Invalid(fields...)
-	}
-	change, err := s.store.PutVarGroup(r.Context(), id.project, id.group, group)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, adminapi.CreatedStatus(change.Created), change)
+func (s *Server) putVarGroup(ctx context.Context, id groupID, group VarGroup) (Change, bool, error) {
+	change, err := s.store.PutVarGroup(ctx, id.project, id.group, group)
+	return change, change.Created, err
 }
 
-// validate returns the invalid fields of a group that is put, of the fields agents do not see.
-func (g VarGroup) validate() (fields []starbase.FieldError) {
+// Wrong returns the invalid fields of a group that is put, of the fields agents do not see.
+func (g VarGroup) Wrong() (fields []starbase.FieldError) {
 	if !starbase.ValidVarGroupName(g.Name) {
 		fields = append(
 			fields,
@@ -55,13 +45,12 @@ func (g VarGroup) validate() (fields []starbase.FieldError) {
 	return fields
 }
 
-func (s *Server) showVarGroup(w http.ResponseWriter, r *http.Request, id groupID) error {
-	group, err := s.store.VarGroup(r.Context(), id.project, id.group)
-	if err != nil {
-		return err
+func (s *Server) showVarGroup(ctx context.Context, id groupID) (StoredVarGroup, error) {
+	group, err := s.store.VarGroup(ctx, id.project, id.group)
+	if err == nil {
+		s.read(ctx, about(id.project, id.group))
 	}
-	s.read(r.Context(), about(id.project, id.group))
-	return adminapi.WriteJSON(w, http.StatusOK, group)
+	return group, err
 }
 
 // read notes that an administrator reads var groups: values that are no secret are answered.
@@ -69,27 +58,19 @@ func (s *Server) read(ctx context.Context, name string) {
 	audit.Note(ctx, s.store.Database, s.logger, audit.Change{Verb: audit.Read, Kind: audit.KindVarGroup, Name: name, Outcome: "answered"})
 }
 
-func (s *Server) listVarGroups(w http.ResponseWriter, r *http.Request, projectID string) error {
-	s.read(r.Context(), projectID)
-	return adminapi.WritePart(r.Context(), w, adminapi.NewQuery(r), "var_groups", func(g *StoredVarGroup) string { return g.VarGroupID },
-		func(ctx context.Context, after string, limit int) ([]StoredVarGroup, error) {
-			return s.store.VarGroupsAfter(ctx, projectID, after, limit)
-		})
+func (s *Server) listVarGroups(ctx context.Context, projectID, after string, limit int) ([]StoredVarGroup, error) {
+	s.read(ctx, projectID)
+	return s.store.VarGroupsAfter(ctx, projectID, after, limit)
 }
 
-func (s *Server) deleteVarGroup(w http.ResponseWriter, r *http.Request, id groupID) error {
-	change, err := s.store.DeleteVarGroup(r.Context(), id.project, id.group)
-	return adminapi.WriteResult(w, change, err)
+func (s *Server) deleteVarGroup(ctx context.Context, id groupID) (Change, error) {
+	return s.store.DeleteVarGroup(ctx, id.project, id.group)
 }
 
-func (s *Server) attachVarGroups(w http.ResponseWriter, r *http.Request, id starbase.Identity) error {
-	var body attachedBody
-	if err := adminapi.Decode(w, r, &body, true); err != nil {
-		return err
-	}
-	var fields []starbase.FieldError
+// Wrong returns the invalid fields.
+func (b attachedBody) Wrong() (fields []starbase.FieldError) {
 	seen := map[string]bool{}
-	for i, groupID := range body.VarGroups {
+	for i, groupID := range b.VarGroups {
 		field := fmt.Sprintf("var_groups[%d]", i)
 		switch {
 		case !starbase.ValidUUID(groupID):
@@ -99,25 +80,22 @@ func (s *Server) attachVarGroups(w http.ResponseWriter, r *http.Request, id star
 		}
 		seen[groupID] = true
 	}
-	if body.VarGroups == nil {
+	if b.VarGroups == nil {
 		fields = append(
 			fields,
 			starbase.FieldError{Field: "var_groups", Value: "none", Want: "the ordered list of the ids of var groups; [] for none"},
 		)
 	}
-	if len(fields) > 0 {
-		return adminapi.Invalid(fields...)
-	}
-	change, err := s.store.AttachVarGroups(r.Context(), id, body.VarGroups)
-	return adminapi.WriteResult(w, change, err)
+	return fields
 }
 
-func (s *Server) showAttached(w http.ResponseWriter, r *http.Request, id starbase.Identity) error {
-	groups, err := s.store.AttachedVarGroups(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, attachedBody{groups})
+func (s *Server) attachVarGroups(ctx context.Context, id starbase.Identity, body attachedBody) (Change, error) {
+	return s.store.AttachVarGroups(ctx, id, body.VarGroups)
+}
+
+func (s *Server) showAttached(ctx context.Context, id starbase.Identity) (attachedBody, error) {
+	groups, err := s.store.AttachedVarGroups(ctx, id)
+	return attachedBody{groups}, err
 }
 
 func clusterPath(r *http.Request) (string, error) { return adminapi.PathUUID(r, "cluster_id") }

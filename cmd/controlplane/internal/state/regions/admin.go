@@ -24,34 +24,57 @@ type admin struct{ store *Store }
 // AdminRoutes returns the endpoints of the administration of regions and what
 // they run.
 func AdminRoutes(store *Store) []adminapi.Route {
-	const region = adminapi.Prefix + "regions/{region_id}"
+	const (
+		list   = adminapi.Prefix + "regions"
+		region = list + "/{region_id}"
+	)
 	a := &admin{store}
-	return []adminapi.Route{
-		{Method: http.MethodGet, Path: adminapi.Prefix + "regions", Handle: a.list},
-		{Method: http.MethodPut, Path: region, Handle: adminapi.By(regionPath, a.put)},
-		{Method: http.MethodGet, Path: region, Handle: adminapi.By(regionPath, a.show)},
-		{Method: http.MethodDelete, Path: region, Handle: adminapi.By(regionPath, adminapi.Removal(store.RemoveRegion))},
-		{Method: http.MethodPost, Path: region + "/rotate-token", Handle: adminapi.By(regionPath, a.rotateToken)},
-		{Method: http.MethodPost, Path: region + "/allow-mass-delete", Handle: adminapi.By(regionPath, a.approveDeletions)},
-		{Method: http.MethodGet, Path: region + "/deployments", Handle: adminapi.By(regionPath, a.listResources(deployments))},
-		{Method: http.MethodGet, Path: region + "/sentinels", Handle: adminapi.By(regionPath, a.listResources(sentinels))},
-		{Method: http.MethodGet, Path: region + "/policies", Handle: adminapi.By(regionPath, a.listResources(policies))},
-		{Method: http.MethodGet, Path: region + "/deployments/{id}", Handle: adminapi.By(resourcePath, a.showResource(deployments))},
-		{Method: http.MethodGet, Path: region + "/sentinels/{id}", Handle: adminapi.By(resourcePath, a.showResource(sentinels))},
-		{Method: http.MethodGet, Path: region + "/policies/{id}", Handle: adminapi.By(resourcePath, a.showResource(policies))},
-		{Method: http.MethodPut, Path: region + "/deployments/{id}", Handle: adminapi.By(resourcePath, a.putResource(store.PutDeployment))},
-		{
-			Method: http.MethodDelete,
-			Path:   region + "/deployments/{id}",
-			Handle: adminapi.By(resourcePath, a.archiveResource(store.PutDeployment)),
-		},
-		{Method: http.MethodPut, Path: region + "/sentinels/{id}", Handle: adminapi.By(resourcePath, a.putResource(store.PutSentinel))},
-		{Method: http.MethodDelete, Path: region + "/sentinels/{id}", Handle: adminapi.By(resourcePath, a.archiveResource(store.PutSentinel))},
-		{Method: http.MethodPut, Path: region + "/policies/{id}", Handle: adminapi.By(resourcePath, a.putResource(store.PutPolicy))},
-		{Method: http.MethodDelete, Path: region + "/policies/{id}", Handle: adminapi.By(resourcePath, a.archiveResource(store.PutPolicy))},
-		{Method: http.MethodPost, Path: adminapi.Prefix + "new-log-epoch", Handle: a.startLogEpoch},
-		{Method: http.MethodGet, Path: adminapi.Prefix + "log", Handle: a.showLog},
+	routes := []adminapi.Route{
+		adminapi.Get(region, regionPath, a.show).Named("getRegion", "Show a region, and the state of its resources as its agent reported it."),
+		adminapi.Remove(region, regionPath, store.RemoveRegion).
+			Named("removeRegion", "Remove a region that has no resources and whose agent is silent. What its agent has made stays."),
+		adminapi.Post(region+"/rotate-token", regionPath, a.rotateToken).
+			Named("rotateRegionToken", "Make another token. The one of before ends at once, or after an overlap."),
+		adminapi.Post(region+"/allow-mass-delete", regionPath, a.approveDeletions).Refuses(http.StatusConflict, "other_deletions").
+			Named("approveRegionDeletions", "Let the agent carry out the deletions that it holds, which it has reported under this digest."),
 	}
+	for _, c := range []struct {
+		collection, one, name string
+		put                   put
+	}{
+		{deployments, "a deployment", "Deployment", store.PutDeployment},
+		{sentinels, "a sentinel", "Sentinel", store.PutSentinel},
+		{policies, "a network policy", "Policy", store.PutPolicy},
+	} {
+		all := region + "/" + c.collection
+		resource := all + "/{id}"
+		routes = append(routes,
+			adminapi.List(all, c.collection, regionPath, func(r *Resource) string { return r.ID }, a.listResources(c.collection)).
+				Named("list"+c.name+"s", "List the "+c.collection+" of a region."),
+			adminapi.Get(resource, resourcePath, a.showResource(c.collection)).Refuses(http.StatusNotFound, "unknown_resource").
+				Named("get"+c.name, "Show "+c.one+" as it was put."),
+			adminapi.Set(resource, resourcePath, putResource(c.put)).Refuses(http.StatusConflict, "name_taken").
+				Named("put"+c.name, "Create or change "+c.one+", or its desired state alone."),
+			adminapi.Delete(resource, resourcePath, archiveResource(c.put)).Refuses(http.StatusNotFound, "unknown_resource").
+				Named("delete"+c.name, "Archive "+c.one+": its agent deletes it, and its row is purged later."),
+		)
+	}
+	for i := range routes {
+		routes[i] = routes[i].Refuses(http.StatusNotFound, "unknown_region")
+	}
+	return append(routes,
+		adminapi.List(list, "regions", adminapi.Everything, func(r *Region) string { return r.Name },
+			func(ctx context.Context, _ struct{}, after string, limit int) ([]Region, error) {
+				return store.RegionsAfter(ctx, after, limit)
+			}).
+			Named("listRegions", "List the regions."),
+		adminapi.Put(region, regionPath, a.put).Refuses(http.StatusConflict, "name_taken").
+			Named("putRegion", "Register a region: the answer has the token of its agent, once. For a registered one, set its name and platform."),
+		adminapi.Post(adminapi.Prefix+"new-log-epoch", adminapi.Everything, a.startLogEpoch).
+			Named("startLogEpoch", "Begin another epoch of the change log after the database was restored: all agents of regions list again."),
+		adminapi.Get(adminapi.Prefix+"log", adminapi.Everything, a.showLog).
+			Named("getLog", "Show how far the numbering of the change log is."),
+	)
 }
 
 func regionPath(r *http.Request) (string, error) {
@@ -119,42 +142,42 @@ func AdminConditions() []adminapi.Condition {
 	}
 }
 
+// regionBody is the body that registers a region.
+type regionBody struct {
+	// Name is what the agent says it is, unique: 1 to 63 characters of a-z, 0-9, . and -.
+	Name string `json:"name"`
+	// Platform is where it runs, such as aws.
+	Platform string `json:"platform"`
+	// Replace gives the region a name that belongs to another one that is not registered.
+	Replace bool `json:"replace,omitempty"`
+}
+
+// Wrong returns the first invalid field.
+func (b regionBody) Wrong() []starbase.FieldError {
+	for _, field := range []struct{ name, value string }{{"name", b.Name}, {"platform", b.Platform}} {
+		if !regionName.MatchString(field.value) {
+			return []starbase.FieldError{{
+				Field: field.name,
+				Value: fmt.Sprintf("%.80q", field.value),
+				Want:  "1 to 63 characters of a-z, 0-9, . and -, like us-east-1.aws",
+			}}
+		}
+	}
+	return nil
+}
+
 // regionAnswer is the answer to the registration of a region.
 type regionAnswer struct {
 	RegionID string `json:"region_id"`
 	Name     string `json:"name"`
-	Token    string `json:"token,omitempty"`
+	// Token is the token of the region's agent, shown this once. Empty: it was registered
+	// before.
+	Token string `json:"token,omitempty"`
 }
 
-func (a *admin) put(w http.ResponseWriter, r *http.Request, id string) error {
-	var body struct {
-		Name     string `json:"name"`
-		Platform string `json:"platform"`
-		Replace  bool   `json:"replace"`
-	}
-	if err := adminapi.Decode(w, r, &body, true); err != nil {
-		return err
-	}
-	for _, field := range []struct{ name, value string }{{"name", body.Name}, {"platform", body.Platform}} {
-		if !regionName.MatchString(field.value) {
-			return adminapi.Invalid(
-				starbase.FieldError{
-					Field: field.name,
-					Value: fmt.Sprintf("%.80q", field.value),
-					Want:  "1 to 63 characters of a-z, 0-9, . and -, like us-east-1.aws",
-				},
-			)
-		}
-	}
-	token, created, err := a.store.PutRegion(r.Context(), Region{ID: id, Name: body.Name, Platform: body.Platform}, body.Replace)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, adminapi.CreatedStatus(created), regionAnswer{RegionID: id, Name: body.Name, Token: token})
-}
-
-func (a *admin) list(w http.ResponseWriter, r *http.Request) error {
-	return adminapi.WritePart(r.Context(), w, adminapi.NewQuery(r), "regions", func(r *Region) string { return r.Name }, a.store.RegionsAfter)
+func (a *admin) put(ctx context.Context, id string, body regionBody) (answer regionAnswer, created bool, err error) {
+	token, created, err := a.store.PutRegion(ctx, Region{ID: id, Name: body.Name, Platform: body.Platform}, body.Replace)
+	return regionAnswer{RegionID: id, Name: body.Name, Token: token}, created, err
 }
 
 // regionView is one region as GET shows it.
@@ -168,84 +191,65 @@ type regionView struct {
 	Resources []Resource `json:"resources"`
 }
 
-func (a *admin) show(w http.ResponseWriter, r *http.Request, id string) error {
-	region, resources, err := a.store.Resources(r.Context(), id)
+func (a *admin) show(ctx context.Context, id string) (regionView, error) {
+	region, resources, err := a.store.Resources(ctx, id)
 	if err != nil {
-		return err
+		return regionView{}, err
 	}
 	view := regionView{Region: region, Resources: resources}
 	if view.Resources == nil {
 		view.Resources = []Resource{}
 	}
-	switch page, err := a.store.Database.Log.Read(r.Context(), view.Name, 0, 1); {
+	switch page, err := a.store.Database.Log.Read(ctx, view.Name, 0, 1); {
 	case err == nil:
 		view.LogEpoch, view.LogHead = page.Epoch, page.Head
 	case !errors.Is(err, statesync.ErrUnknownScope):
-		return err
+		return regionView{}, err
 	}
-	return adminapi.WriteJSON(w, http.StatusOK, view)
+	return view, nil
 }
 
-func (a *admin) rotateToken(w http.ResponseWriter, r *http.Request, id string) error {
-	overlap, err := adminapi.DecodeOverlap(w, r)
-	if err != nil {
-		return err
-	}
-	token, err := a.store.RotateToken(r.Context(), id, overlap)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, regionAnswer{RegionID: id, Token: token})
+func (a *admin) rotateToken(ctx context.Context, id string, body adminapi.Rotation) (regionAnswer, error) {
+	token, err := a.store.RotateToken(ctx, id, body.Overlap())
+	return regionAnswer{RegionID: id, Token: token}, err
 }
 
 // put is one of the store's Put methods.
 type put func(ctx context.Context, regionID, id string, want Wanted) (changed bool, err error)
 
-// resourceHandler answers a request about one resource.
-type resourceHandler func(w http.ResponseWriter, r *http.Request, key resourceKey) error
+// changed is the answer to a change.
+type changed struct {
+	// Changed is false if the database already matched the request.
+	Changed bool `json:"changed"`
+}
 
-func (a *admin) putResource(do put) resourceHandler {
-	return func(w http.ResponseWriter, r *http.Request, key resourceKey) error {
-		var want Wanted
-		if err := adminapi.Decode(w, r, &want, true); err != nil {
-			return err
+func putResource(do put) func(ctx context.Context, key resourceKey, want Wanted) (changed, error) {
+	return func(ctx context.Context, key resourceKey, want Wanted) (changed, error) {
+		done, err := do(ctx, key.region, key.id, want)
+		if wrong, ok := errors.AsType[*invalidError](err); ok {
+			return changed{}, wrong.answer()
 		}
-		return a.want(w, r, key, do, want)
+		if errors.Is(err, ErrNameTaken) {
+			return changed{}, &adminapi.Error{Status: http.StatusConflict, Code: "name_taken", Message: err.Error()}
+		}
+		return changed{done}, err
 	}
 }
 
 // archiveResource is the soft removal of a resource: the row stays and its state
 // changes, because only a change reaches the agent.
-func (a *admin) archiveResource(do put) resourceHandler {
-	return func(w http.ResponseWriter, r *http.Request, key resourceKey) error {
-		return a.want(w, r, key, do, Wanted{State: "archived"})
+func archiveResource(do put) func(ctx context.Context, key resourceKey) (changed, error) {
+	return func(ctx context.Context, key resourceKey) (changed, error) {
+		done, err := do(ctx, key.region, key.id, Wanted{State: "archived"})
+		if _, ok := errors.AsType[*invalidError](err); ok {
+			err = ErrUnknownResource
+		}
+		return changed{done}, err
 	}
-}
-
-func (a *admin) want(w http.ResponseWriter, r *http.Request, key resourceKey, do put, want Wanted) error {
-	changed, err := do(r.Context(), key.region, key.id, want)
-	wrong, ok := errors.AsType[*invalidError](err)
-	switch {
-	case ok && r.Method == http.MethodDelete:
-		return ErrUnknownResource
-	case ok:
-		return wrong.answer()
-	case errors.Is(err, ErrNameTaken):
-		return &adminapi.Error{Status: http.StatusConflict, Code: "name_taken", Message: err.Error()}
-	case err != nil:
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, map[string]bool{"changed": changed})
 }
 
 // startLogEpoch is for after the database was restored from a backup: every
 // agent of a region lists again.
-func (a *admin) startLogEpoch(w http.ResponseWriter, r *http.Request) error {
-	if err := adminapi.DecodeOptional(w, r, &struct{}{}); err != nil {
-		return err
-	}
-	if err := a.store.StartLogEpoch(r.Context()); err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, map[string]bool{"changed": true})
+func (a *admin) startLogEpoch(ctx context.Context, _, _ struct{}) (changed, error) {
+	return changed{true}, a.store.StartLogEpoch(ctx)
 }

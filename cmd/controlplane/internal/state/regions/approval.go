@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"connectrpc.com/connect"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
@@ -77,14 +75,14 @@ func heldOf(m *ctrlv1.HeldDeletions) (*starbase.HeldDeletions, error) {
 	return held, nil
 }
 
-func (a *admin) approveDeletions(w http.ResponseWriter, r *http.Request, id string) error {
-	digest, err := approval.Decode(w, r)
-	if err != nil {
-		return err
-	}
-	changed, err := a.store.ApproveDeletions(r.Context(), id, digest)
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, map[string]any{"changed": changed, "approved_deletions": digest})
+// approved is the answer to an approval.
+type approved struct {
+	changed
+	// ApprovedDeletions is the digest that was approved.
+	ApprovedDeletions string `json:"approved_deletions"`
+}
+
+func (a *admin) approveDeletions(ctx context.Context, id string, body approval.Approval) (approved, error) {
+	done, err := a.store.ApproveDeletions(ctx, id, body.Digest)
+	return approved{changed{done}, body.Digest}, err
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"net/http"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
@@ -40,18 +38,9 @@ func (s *Store) ResourcesAfter(ctx context.Context, regionID, collection, after 
 	return list, nil
 }
 
-func (a *admin) listResources(collection string) func(http.ResponseWriter, *http.Request, string) error {
-	return func(w http.ResponseWriter, r *http.Request, regionID string) error {
-		return adminapi.WritePart(
-			r.Context(),
-			w,
-			adminapi.NewQuery(r),
-			collection,
-			func(r *Resource) string { return r.ID },
-			func(ctx context.Context, after string, limit int) ([]Resource, error) {
-				return a.store.ResourcesAfter(ctx, regionID, collection, after, limit)
-			},
-		)
+func (a *admin) listResources(collection string) func(ctx context.Context, regionID, after string, limit int) ([]Resource, error) {
+	return func(ctx context.Context, regionID, after string, limit int) ([]Resource, error) {
+		return a.store.ResourcesAfter(ctx, regionID, collection, after, limit)
 	}
 }
 
@@ -74,10 +63,7 @@ type logView struct {
 	StalledSeconds     float64 `json:"stalled_seconds"`
 }
 
-func (a *admin) showLog(w http.ResponseWriter, r *http.Request) error {
-	depth, oldest, err := a.store.Database.Log.Queue(r.Context())
-	if err != nil {
-		return err
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, logView{depth, oldest.Seconds(), a.store.Database.Log.Stalled().Seconds()})
+func (a *admin) showLog(ctx context.Context, _ struct{}) (logView, error) {
+	depth, oldest, err := a.store.Database.Log.Queue(ctx)
+	return logView{depth, oldest.Seconds(), a.store.Database.Log.Stalled().Seconds()}, err
 }

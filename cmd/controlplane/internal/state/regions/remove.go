@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
@@ -90,9 +89,8 @@ func (s *Store) Wanted(ctx context.Context, regionID, collection, id string) (wa
 	return want, err
 }
 
-func (a *admin) showResource(collection string) resourceHandler {
-	return func(w http.ResponseWriter, r *http.Request, key resourceKey) error {
-		want, err := a.store.Wanted(r.Context(), key.region, collection, key.id)
-		return adminapi.WriteResult(w, want, err)
+func (a *admin) showResource(collection string) func(ctx context.Context, key resourceKey) (Wanted, error) {
+	return func(ctx context.Context, key resourceKey) (Wanted, error) {
+		return a.store.Wanted(ctx, key.region, collection, key.id)
 	}
 }

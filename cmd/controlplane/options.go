@@ -22,6 +22,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/requestid"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/openapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
@@ -208,6 +209,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	mux.Handle(statuspage.Path, page)
 	mux.Handle(statuspage.Path+"/", page)
 	agents.Mount(mux)
+	mux.Handle(openapi.Path, openapi.Handler())
 	mux.Handle("/", api)
 	connections := origin.Strangers(logger)
 	var metrics http.Handler // there is no path for it beside the API

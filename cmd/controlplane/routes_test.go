@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/openapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
@@ -41,7 +40,7 @@ func allRoutes(t *testing.T) (list []route) {
 	require.NoError(t, err)
 	page, err := statuspage.New(statuspage.Config{Database: &db.Database{}, Admins: tokens.Only(adminToken)})
 	require.NoError(t, err)
-	for _, r := range slices.Concat(api.Routes(), regions.Routes(), []adminapi.Route{{Method: "GET", Path: "/healthz"}, {Method: "GET", Path: "/readyz"}}) {
+	for _, r := range slices.Concat(api.Routes(), regions.Routes(), []adminapi.Route{{Method: "GET", Path: "/healthz"}, {Method: "GET", Path: "/readyz"}, {Method: "GET", Path: openapi.Path}}) {
 		list = append(list, route{r.Method, r.Path})
 	}
 	for _, pattern := range page.Routes() {
@@ -173,30 +172,6 @@ func TestEveryRefusalHasALineThatSaysWhy(t *testing.T) {
 	refused("a header that is too large", "GET", "/healthz", strings.Repeat("x", 100<<10), "", 431)
 	require.NoError(t, p.command.Process.Kill())
 	<-p.ended
-}
-
-// TestTheAdministrativeRoutesAreThoseOfThePage compares the table of docs/running.md with the
-// routes of the program.
-func TestTheAdministrativeRoutesAreThoseOfThePage(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../docs/running.md")
-	require.NoError(t, err)
-	var listed, served []string
-	for _, row := range regexp.MustCompile("(?m)^\\| ([A-Z]+) \\| `([^`]+)` \\|").FindAllStringSubmatch(string(page), -1) {
-		listed = append(listed, row[1]+" "+adminapi.Prefix+row[2])
-	}
-	api, err := clusters.New(clusters.Config{
-		Store:       &clusters.Store{},
-		Admins:      tokens.Only(adminToken),
-		AdminRoutes: slices.Concat(regions.AdminRoutes(&regions.Store{}), audit.Routes(&audit.Log{})),
-	})
-	require.NoError(t, err)
-	for _, r := range api.Routes() {
-		if strings.HasPrefix(r.Path, adminapi.Prefix) {
-			served = append(served, r.Method+" "+r.Path)
-		}
-	}
-	require.ElementsMatch(t, served, listed)
 }
 
 // TestWhatCanBeChangedCanBeRead finds for each route of the administration that changes

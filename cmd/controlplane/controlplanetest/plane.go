@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/keyring"
@@ -82,8 +84,9 @@ func assemble(tb testing.TB, database *db.Database, o Options, every, settle tim
 	regionStore := &regions.Store{Database: database}
 	api, err := clusters.New(clusters.Config{
 		Store: &clusters.Store{Database: database, Keys: o.Keys}, Admins: tokens.Only(AdminToken),
-		AdminRoutes: regions.AdminRoutes(regionStore), AdminConditions: regions.AdminConditions(),
-		Guard: attempts, Limits: usage, Logger: logger, Registerer: registry,
+		AdminRoutes:     slices.Concat(regions.AdminRoutes(regionStore), audit.Routes(&audit.Log{Database: database, Logger: logger})),
+		AdminConditions: regions.AdminConditions(),
+		Guard:           attempts, Limits: usage, Logger: logger, Registerer: registry,
 	})
 	check(tb, err)
 	logMetrics := regions.NewLogMetrics(database.Log, logger)

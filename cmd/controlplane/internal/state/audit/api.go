@@ -31,7 +31,27 @@ var (
 
 // Routes returns the endpoint that lists the entries.
 func Routes(log *Log) []adminapi.Route {
-	return []adminapi.Route{{Method: http.MethodGet, Path: Path, Handle: log.list}}
+	text := func(name, description string, pattern *regexp.Regexp) adminapi.Parameter {
+		return adminapi.Parameter{Name: name, Description: description, Schema: map[string]any{"type": "string", "pattern": pattern.String()}}
+	}
+	return []adminapi.Route{{
+		Method: http.MethodGet, Path: Path, Handle: log.list,
+		Operation: adminapi.Operation{
+			Name: "listAudit", Summary: "List who changed what, newest first.",
+			Query: []adminapi.Parameter{
+				text("object", "A kind of object, or one object: its kind, / and its name.", objectPattern),
+				text("actor", "Who did it, or the kind of it, such as admin or cluster.", actorPattern),
+				text("log", "One of the logs. Without it and actor: changes.", logPattern),
+				{Name: "since", Description: "Not before this time.", Schema: map[string]any{"type": "string", "format": "date-time"}},
+				text("before", "The `next` of the answer before.", idPattern),
+				{
+					Name: "limit", Description: "How many entries the answer has at most.",
+					Schema: map[string]any{"type": "integer", "minimum": 1, "maximum": adminapi.MaxLimit, "default": defaultLimit},
+				},
+			},
+			Answers: map[int]any{http.StatusOK: answer{}},
+		},
+	}}
 }
 
 // answer is the body of the list.

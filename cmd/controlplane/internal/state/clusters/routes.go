@@ -38,7 +38,7 @@ func (s *Server) agentRoutes() []adminapi.Route {
 			Method: http.MethodPost, Path: "snapshots", Handle: s.postSnapshots,
 			Operation: adminapi.Operation{
 				Name: "sendSnapshots", Summary: "Send billing records. What is wrong with one holds back no other.",
-				Body: starbase.SnapshotBatch{}, Answers: map[int]any{http.StatusOK: starbase.SnapshotReceipt{}},
+				Body: snapshotBody{}, Answers: map[int]any{http.StatusOK: starbase.SnapshotReceipt{}},
 			},
 		},
 	}
@@ -48,6 +48,12 @@ func (s *Server) agentRoutes() []adminapi.Route {
 			Refuses(http.StatusNotFound, "unknown_cluster")
 	}
 	return routes
+}
+
+// snapshotBody is what a [starbase.SnapshotBatch] has, whose records are read one by one.
+type snapshotBody struct {
+	// Snapshots are at most 5000 records.
+	Snapshots []starbase.Snapshot `json:"snapshots"`
 }
 
 // adminRoutes are the administration of clusters and of what runs on them.
@@ -107,17 +113,18 @@ func (s *Server) projectRoutes() []adminapi.Route {
 			Named("getService", "Show a service as it was put."),
 		adminapi.Delete(service, servicePath, s.store.DeleteService).Refuses(http.StatusNotFound, "unknown_service").
 			Named("deleteService", "Delete a service. It stays as a tombstone until its agent has removed it."),
-		adminapi.Set(attached, servicePath, s.attachVarGroups).Refuses(http.StatusNotFound, "unknown_service", "unknown_var_group").
-			Refuses(http.StatusConflict, "project_deleted", "var_group_elsewhere").
+		adminapi.Set(attached, servicePath, s.attachVarGroups).Refuses(http.StatusNotFound, "unknown_service").
+			Refuses(http.StatusConflict, "project_deleted").Refuses(http.StatusUnprocessableEntity, "invalid").
 			Named("attachVarGroups", "Set which var groups a service has, in which order: a later one wins."),
 		adminapi.Get(attached, servicePath, s.showAttached).Refuses(http.StatusNotFound, "unknown_service").
 			Named("getAttachedVarGroups", "Show which var groups a service has."),
 		adminapi.List(groups, "var_groups", projectPath, func(g *StoredVarGroup) string { return g.VarGroupID }, s.listVarGroups).
-			Named("listVarGroups", "List the var groups of a project, without secret values."),
-		adminapi.Put(group, groupPath, s.putVarGroup).Refuses(http.StatusConflict, "project_deleted", "var_group_elsewhere", "var_group_name").
+			Refuses(http.StatusServiceUnavailable, "no_keys", "sealed").Named("listVarGroups", "List the var groups of a project, without secret values."),
+		adminapi.Put(group, groupPath, s.putVarGroup).Refuses(http.StatusConflict, "project_deleted", "var_group_attached", "var_group_elsewhere", "var_group_name").
 			Refuses(http.StatusServiceUnavailable, "no_keys", "sealed").
 			Named("putVarGroup", "Create or change a group of variables."),
 		adminapi.Get(group, groupPath, s.showVarGroup).Refuses(http.StatusNotFound, "unknown_var_group").
+			Refuses(http.StatusServiceUnavailable, "no_keys", "sealed").
 			Named("getVarGroup", "Show a var group, without secret values."),
 		adminapi.Delete(group, groupPath, s.deleteVarGroup).Refuses(http.StatusNotFound, "unknown_var_group").
 			Refuses(http.StatusConflict, "var_group_attached").Named("deleteVarGroup", "Delete a var group that no service has."),

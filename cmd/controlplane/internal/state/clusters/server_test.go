@@ -17,6 +17,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/requestid"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/openapi/openapitest"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
@@ -84,7 +85,7 @@ func newWorld(t *testing.T) *world {
 		Logger:          slog.New(requestid.Logger(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 	})
 	require.NoError(t, err)
-	listener := httptest.NewServer(server)
+	listener := httptest.NewServer(openapitest.Handler(t, server))
 	t.Cleanup(listener.Close)
 	w.url = listener.URL
 	for _, id := range []string{clusterA, clusterB} {

@@ -74,7 +74,7 @@ func (i indifferent) Write(p []byte) (int, error) {
 
 // Routes returns the methods and paths that [Service.Mount] adds.
 func Routes() []adminapi.Route {
-	routes := []adminapi.Route{{Method: http.MethodGet, Path: itemsPath}}
+	routes := []adminapi.Route{itemsRoute()}
 	methods := ctrlv1.File_ctrl_v1_cluster_proto.Services().ByName("ClusterService").Methods()
 	for i := range methods.Len() {
 		routes = append(
@@ -86,6 +86,35 @@ func Routes() []adminapi.Route {
 		routes = append(routes, adminapi.Route{Method: http.MethodPost, Path: "/" + service + "/" + reflectionMethod})
 	}
 	return routes
+}
+
+// itemsRoute describes the log of a region over plain HTTP.
+func itemsRoute() adminapi.Route {
+	number := map[string]any{"type": "integer", "minimum": 0}
+	text, duration := map[string]any{"type": "string"}, map[string]any{"type": "string", "pattern": `^[0-9.]+(ms|s|m)$`}
+	route := adminapi.Route{Method: http.MethodGet, Path: itemsPath, Operation: adminapi.Operation{
+		Name:    "listItems",
+		Summary: "Return a page of what the region should run, from a cursor on; with watch a stream of such pages, each a line of JSON.",
+		Query: []adminapi.Parameter{
+			{Name: "after", Description: "The version of the cursor. Without it: from the beginning.", Schema: number},
+			{Name: "epoch", Description: "The epoch of the cursor.", Schema: text},
+			{Name: "floor", Description: "The floor of the cursor.", Schema: number},
+			{Name: "mark", Description: "The mark of the cursor.", Schema: text},
+			{Name: "limit", Description: "How many items a page has at most: 1 to 1000, by default 500.", Schema: number},
+			{Name: "wait", Description: "How long to wait for a page with items, at most 60s.", Schema: duration},
+			{Name: "watch", Description: "Answer with a stream of frames, one a line.", Schema: text},
+			{Name: "heartbeat", Description: "The longest time between two frames of a stream, 1s to 60s.", Schema: duration},
+			{
+				Name: "collection", Description: "Items of this collection alone. May be given several times.",
+				Schema: map[string]any{"type": "array", "items": text},
+			},
+		},
+		Answers: map[int]any{http.StatusOK: statesync.Frame{}},
+	}}
+	return route.Refuses(http.StatusUnauthorized, "unauthenticated").Refuses(http.StatusForbidden, "permission_denied").
+		Refuses(http.StatusNotFound, "unknown_scope").Refuses(http.StatusConflict, "region_claimed", "stale_epoch").
+		Refuses(http.StatusGone, "resync_required").Refuses(http.StatusTooManyRequests, "too_many_requests").
+		Refuses(http.StatusServiceUnavailable, "end", "unavailable")
 }
 
 // items serves the log of the region in the path to its agent.

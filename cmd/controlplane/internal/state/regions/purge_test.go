@@ -3,7 +3,6 @@ package regions_test
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -17,9 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -263,7 +260,7 @@ func TestTheLastObjectOfACollectionIsWithdrawn(t *testing.T) {
 				return a == applies && d == deletes
 			})
 		}
-		api := (&adminapi.API{Logger: slog.New(slog.DiscardHandler), Conditions: regions.AdminConditions()}).Mux(regions.AdminRoutes(w.store))
+		api := w.admin()
 		ask := func(method, path, body string) {
 			w.t.Helper()
 			r := httptest.NewRequestWithContext(w.t.Context(), method, path, strings.NewReader(body))

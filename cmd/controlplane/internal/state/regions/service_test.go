@@ -23,6 +23,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/openapi/openapitest"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
@@ -123,7 +124,7 @@ func (w *world) serve(database *db.Database) string {
 	go func() { ended <- feed.Start(ctx) }()
 	handler := http.NewServeMux()
 	service.Mount(handler)
-	web := httptest.NewUnstartedServer(handler)
+	web := httptest.NewUnstartedServer(openapitest.Handler(w.t, handler))
 	web.Config.Protocols = new(http.Protocols)
 	web.Config.Protocols.SetHTTP1(true)
 	web.Config.Protocols.SetUnencryptedHTTP2(true)
@@ -136,6 +137,12 @@ func (w *world) serve(database *db.Database) string {
 		web.Close()
 	})
 	return web.URL
+}
+
+// admin returns the administration, each of whose answers the reference must describe.
+func (w *world) admin() http.Handler {
+	api := &adminapi.API{Logger: slog.New(slog.DiscardHandler), Conditions: regions.AdminConditions()}
+	return openapitest.Handler(w.t, api.Mux(regions.AdminRoutes(w.store)))
 }
 
 // client returns one with these headers.

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +17,6 @@ import (
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
@@ -174,7 +172,7 @@ func TestTheServerRefusesWhatAnAgentWould(t *testing.T) {
 func TestARefusedSpecIsAnsweredWithItsFields(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
-		api := (&adminapi.API{Logger: slog.New(slog.DiscardHandler), Conditions: regions.AdminConditions()}).Mux(regions.AdminRoutes(w.store))
+		api := w.admin()
 		r := httptest.NewRequestWithContext(
 			w.t.Context(),
 			http.MethodPut,

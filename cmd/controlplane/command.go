@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/remote"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
@@ -88,6 +89,7 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 		"file that each entry of the audit is appended to, too, as a line of JSON; - for the output of the program; none: the database alone has them",
 	)
 	command.AddCommand(newManifestsCommand(), newBackupCommand(), newRestoredCommand())
+	command.AddCommand(remote.Commands()...)
 	program.Bind(command, envPrefix, lookupEnv)
 	return command
 }

@@ -80,7 +80,7 @@ that is set to nothing counts as not set: to make a setting empty, give the flag
 		if err := mistyped(root, prefix, os.Environ()); err != nil {
 			return &UsageError{err}
 		}
-		if err := fromVariables(c.Flags(), lookup); err != nil {
+		if err := ReadVariables(c.Flags(), lookup); err != nil {
 			return err
 		}
 		if err := checkValues(c.Flags()); err != nil {
@@ -157,7 +157,9 @@ func wrongValue(name string, f *pflag.Flag, value string, cause error) error {
 	return fmt.Errorf("%s: is %q, must be %s", name, Shown(value), must)
 }
 
-func fromVariables(flags *pflag.FlagSet, lookup func(string) (string, bool)) (failed error) {
+// ReadVariables sets each flag that is not given to the value of its variable. [Bind] does it
+// for a command that runs; shell completion does not run one.
+func ReadVariables(flags *pflag.FlagSet, lookup func(string) (string, bool)) (failed error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		variable := annotation(f, annotationVariable)
 		if f.Changed || variable == "" {

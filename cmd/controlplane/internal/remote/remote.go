@@ -1,0 +1,371 @@
+// Package remote are the commands that ask a running control plane: what curl can do with
+// its API, with tables, completion and errors that name what is wrong.
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/client"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+)
+
+// options are the settings of all commands.
+type options struct {
+	server, tokenFile, caFile, output string
+}
+
+// Commands returns get, list, put, delete, approve, rotate and watch.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{getCommand(), listCommand(), putCommand(), deleteCommand(), approveCommand(), rotateCommand(), watchCommand()}
+}
+
+func (o *options) flags(command *cobra.Command, output bool) {
+	flags := command.Flags()
+	flags.StringVar(&o.server, "server", "http://127.0.0.1:8080", "URL of the control plane")
+	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token of an administrator (required)")
+	flags.StringVar(&o.caFile, "ca-file", "", "PEM file with the authority of the server's certificate; none: those of the system")
+	if output {
+		flags.StringVarP(&o.output, "output", "o", "", "json or yaml; none: a table, or for one object YAML")
+	}
+}
+
+// client returns the client of the settings, or an error that names the wrong one.
+func (o *options) client(ctx context.Context, stderr io.Writer) (*client.Client, error) {
+	switch o.output {
+	case "", "json", "yaml":
+	default:
+		return nil, program.Usagef("--output: is %q, must be json or yaml", program.Shown(o.output))
+	}
+	to, err := url.Parse(o.server)
+	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" || strings.Trim(to.Path, "/") != "" {
+		return nil, program.Usagef("--server: is %q, must be a URL such as https://control.example.com:8443", program.Shown(o.server))
+	}
+	if o.tokenFile == "" {
+		return nil, program.Usagef("--token-file: is not set, must be a file with the token of an administrator")
+	}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+	if o.caFile != "" {
+		text, err := os.ReadFile(o.caFile)
+		if err != nil {
+			return nil, program.Usagef("--ca-file: %w", err)
+		}
+		authorities := x509.NewCertPool()
+		if !authorities.AppendCertsFromPEM(text) {
+			return nil, program.Usagef("--ca-file: is %q, must be a PEM file with a certificate", o.caFile)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+	}
+	const patience = 30 * time.Second
+	program.WarnPlain(ctx, slog.New(slog.NewTextHandler(stderr, nil)), map[string]*url.URL{"server": to})
+	return &client.Client{
+		Server: o.server,
+		Token:  func() (string, error) { return program.ReadToken(o.tokenFile) },
+		HTTP:   &http.Client{Transport: transport, Timeout: patience},
+	}, nil
+}
+
+// show prints an answer as JSON or, unless that is asked for, YAML.
+func (o *options) show(out io.Writer, answer json.RawMessage) error {
+	if o.output == "json" {
+		var value any
+		if err := json.Unmarshal(answer, &value); err != nil {
+			return err
+		}
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(value)
+	}
+	text, err := yaml.JSONToYAML(answer)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+// ask sends a request and prints its answer.
+func (o *options) ask(command *cobra.Command, method, path string, request client.Request) error {
+	c, err := o.client(command.Context(), command.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	var answer json.RawMessage
+	if err := c.Do(command.Context(), method, path, request, &answer); err != nil {
+		return err
+	}
+	if len(answer) == 0 { // 204, of a removal
+		answer = json.RawMessage(`{"deleted":true}`)
+	}
+	return o.show(command.OutOrStdout(), answer)
+}
+
+func isObject(k kind) bool { return k.path != "" }
+
+func isListed(k kind) bool { return k.list != "" }
+
+// isPut are objects that a person changes.
+func isPut(k kind) bool { return isObject(k) && k.name != "log" }
+
+// isDeleted are objects that a person deletes.
+func isDeleted(k kind) bool { return isPut(k) && isListed(k) }
+
+// has are the kinds that have an action of their own.
+func has(names ...string) func(kind) bool {
+	return func(k kind) bool {
+		for _, name := range names {
+			if k.name == name {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// first returns the first argument, which is a kind.
+func first(args []string) (name string, words []string) {
+	if len(args) == 0 {
+		return "", nil
+	}
+	return args[0], args[1:]
+}
+
+func getCommand() *cobra.Command {
+	var o options
+	command := &cobra.Command{
+		Use:   "get KIND NAME...",
+		Short: "Show an object of a running control plane",
+		Example: `  controlplane get cluster 0b8a3c52-9f0e-4c35-8a77-3d1f2f9c5a10
+  controlplane get service PROJECT_ID SERVICE_ID production -o json
+  controlplane get log`,
+		ValidArgsFunction: complete(&o, isObject),
+		RunE: func(command *cobra.Command, args []string) error {
+			name, words := first(args)
+			k, err := find(name, isObject)
+			if err != nil {
+				return err
+			}
+			path, err := k.object(words)
+			if err != nil {
+				return err
+			}
+			return o.ask(command, http.MethodGet, path, client.Request{})
+		},
+	}
+	o.flags(command, true)
+	return command
+}
+
+func putCommand() *cobra.Command {
+	var o options
+	var file string
+	command := &cobra.Command{
+		Use:   "put KIND NAME... -f FILE",
+		Short: "Create or change an object of a running control plane",
+		Long: `Create or change an object of a running control plane.
+
+The file has the body of the request as YAML or JSON; - is the standard input. A member
+that the API does not have is an error, and nothing is changed.`,
+		Example: `  echo 'region: nyc3' | controlplane put cluster 0b8a3c52-9f0e-4c35-8a77-3d1f2f9c5a10 -f -
+  controlplane put service PROJECT_ID SERVICE_ID production -f service.yaml`,
+		ValidArgsFunction: complete(&o, isPut),
+		RunE: func(command *cobra.Command, args []string) error {
+			name, words := first(args)
+			k, err := find(name, isPut)
+			if err != nil {
+				return err
+			}
+			path, err := k.object(words)
+			if err != nil {
+				return err
+			}
+			body, err := read(file, command.InOrStdin())
+			if err != nil {
+				return err
+			}
+			return o.ask(command, http.MethodPut, path, client.Request{Body: body})
+		},
+	}
+	o.flags(command, true)
+	command.Flags().StringVarP(&file, "filename", "f", "", "file with the object as YAML or JSON; - is the standard input (required)")
+	return command
+}
+
+// read returns a file of YAML or JSON as JSON. It must be one object without a key twice.
+func read(file string, stdin io.Reader) (json.RawMessage, error) {
+	var text []byte
+	var err error
+	switch file {
+	case "":
+		return nil, program.Usagef("--filename: is not set, must be a file, or - for the standard input")
+	case "-":
+		text, err = io.ReadAll(stdin)
+	default:
+		text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, program.Usagef("--filename: %w", err)
+	}
+	body, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return nil, program.Usagef("--filename: %s: %w", file, err)
+	}
+	if len(body) == 0 || body[0] != '{' {
+		return nil, program.Usagef("--filename: %s has no object, must be YAML or JSON such as {\"region\": \"nyc3\"}", file)
+	}
+	return body, nil
+}
+
+func deleteCommand() *cobra.Command {
+	var o options
+	var abandon bool
+	command := &cobra.Command{
+		Use:   "delete KIND NAME...",
+		Short: "Delete an object of a running control plane",
+		Long: `Delete an object of a running control plane.
+
+The agent of a deleted project, service or resource removes what it has made. A cluster or
+region must be empty, and its agent stopped; with --abandon it goes although it is not
+empty, and what its agent has made stays where it is.`,
+		ValidArgsFunction: complete(&o, isDeleted),
+		RunE: func(command *cobra.Command, args []string) error {
+			name, words := first(args)
+			k, err := find(name, isDeleted)
+			if err != nil {
+				return err
+			}
+			path, err := k.object(words)
+			if err != nil {
+				return err
+			}
+			query := url.Values{}
+			if abandon {
+				if !has("cluster", "region")(k) {
+					return program.Usagef("--abandon: is for a cluster or a region, not for a %s", k.name)
+				}
+				query.Set("abandon", "true")
+			}
+			return o.ask(command, http.MethodDelete, path, client.Request{Query: query})
+		},
+	}
+	o.flags(command, true)
+	command.Flags().BoolVar(&abandon, "abandon", false, "remove a cluster or region that is not empty; what its agent has made stays")
+	return command
+}
+
+func approveCommand() *cobra.Command {
+	var o options
+	command := &cobra.Command{
+		Use:   "approve cluster|region NAME [DIGEST]",
+		Short: "Let an agent carry out the deletions that it holds",
+		Long: `Let an agent carry out the deletions that it holds.
+
+Without a digest it shows what is held, and changes nothing. The digest is that of what was
+shown: if the agent holds something else by now, the request is refused.`,
+		ValidArgsFunction: complete(&o, has("cluster", "region")),
+		RunE: func(command *cobra.Command, args []string) error {
+			name, words := first(args)
+			k, err := find(name, has("cluster", "region"))
+			if err != nil {
+				return err
+			}
+			const withDigest = 2
+			var digest string
+			if len(words) == withDigest {
+				words, digest = words[:1], words[1]
+			}
+			path, err := k.object(words)
+			if err != nil {
+				return err
+			}
+			if digest == "" {
+				return o.held(command, k, path, words[0])
+			}
+			return o.ask(command, http.MethodPost, path+"/allow-mass-delete", client.Request{Body: map[string]string{"digest": digest}})
+		},
+	}
+	o.flags(command, true)
+	return command
+}
+
+// held shows the deletions that wait for an approval.
+func (o *options) held(command *cobra.Command, k kind, path, name string) error {
+	c, err := o.client(command.Context(), command.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	var object struct {
+		HeldDeletions     json.RawMessage `json:"held_deletions"`
+		ApprovedDeletions string          `json:"approved_deletions"`
+	}
+	if err := c.Do(command.Context(), http.MethodGet, path, client.Request{}, &object); err != nil {
+		return err
+	}
+	out := command.OutOrStdout()
+	if len(object.HeldDeletions) == 0 {
+		_, err := fmt.Fprintf(out, "The agent of %s %s holds no deletions.\n", k.name, name)
+		return err
+	}
+	var held struct {
+		Digest string `json:"digest"`
+	}
+	if err := json.Unmarshal(object.HeldDeletions, &held); err != nil {
+		return err
+	}
+	if err := o.show(out, object.HeldDeletions); err != nil || o.output != "" {
+		return err
+	}
+	next := "Approve them with: controlplane approve " + k.name + " " + name + " " + held.Digest
+	if held.Digest == object.ApprovedDeletions {
+		next = "They are approved; the agent has not reported since."
+	}
+	_, err = fmt.Fprintln(out, next)
+	return err
+}
+
+func rotateCommand() *cobra.Command {
+	var o options
+	var overlap time.Duration
+	command := &cobra.Command{
+		Use:   "rotate cluster|region NAME",
+		Short: "Make another token for an agent",
+		Long: `Make another token for an agent, and print it.
+
+The token of before ends at once, or after --overlap: give the new one to the agent within
+that time.`,
+		ValidArgsFunction: complete(&o, has("cluster", "region")),
+		RunE: func(command *cobra.Command, args []string) error {
+			name, words := first(args)
+			k, err := find(name, has("cluster", "region"))
+			if err != nil {
+				return err
+			}
+			path, err := k.object(words)
+			if err != nil {
+				return err
+			}
+			if overlap < 0 || overlap%time.Second != 0 {
+				return program.Usagef("--overlap: is %s, must be whole seconds", overlap)
+			}
+			return o.ask(command, http.MethodPost, path+"/rotate-token",
+				client.Request{Body: map[string]int64{"overlap_seconds": int64(overlap / time.Second)}})
+		},
+	}
+	o.flags(command, true)
+	command.Flags().DurationVar(&overlap, "overlap", 0, "how long the token of before stays valid, at most 168h")
+	return command
+}

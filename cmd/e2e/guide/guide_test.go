@@ -117,8 +117,8 @@ ask PUT admin/projects/` + project + `/var-groups/` + group + ` '{"name":"db","e
 state old.token > before
 {
 ` + blocks(t, section("The token of an agent")) + `
-} | tail -n 1 > answer
-sed 's/.*"token":"\([^"]*\)".*/\1/' answer > new.token
+} > answer
+sed -n 's/^token: //p' answer > new.token
 state old.token
 state new.token
 `
@@ -134,7 +134,9 @@ state new.token
 	defer cancel()
 	shell := exec.CommandContext(ctx, "bash", "-e", "-u", "-x", "-o", "pipefail")
 	shell.Dir = dir
-	shell.Env = append(os.Environ(), "PATH="+programs.Dir(t, "controlplane")+":"+os.Getenv("PATH"), "CONTROL=http://"+free(t))
+	shell.Env = append(os.Environ(), "PATH="+programs.Dir(t, "controlplane")+":"+os.Getenv("PATH"), "TRUEUP_CONTROLPLANE_TOKEN_FILE=admin.token")
+	address := "http://" + free(t)
+	shell.Env = append(shell.Env, "CONTROL="+address, "TRUEUP_CONTROLPLANE_SERVER="+address)
 	shell.Stdin = strings.NewReader(script)
 	shell.WaitDelay = 10 * time.Second
 	out, err := shell.CombinedOutput()

@@ -138,7 +138,8 @@ func fill(path string, names, words []string) (string, error) {
 		return "", program.Usagef("%s: is not set; the names are %s", names[len(words)], strings.Join(names, " "))
 	}
 	if len(words) > len(names) {
-		return "", program.Usagef("%s: is one name too many, must be %s", program.Shown(words[len(names)]), cmp.Or(strings.Join(names, " "), "none"))
+		want := cmp.Or(strings.Join(names, " "), "none")
+		return "", program.Usagef("%s: is one name too many, must be %s", program.Shown(words[len(names)]), want)
 	}
 	values := make([]any, 0, len(words))
 	for i, word := range words {

@@ -264,7 +264,8 @@ type Rotation struct {
 // Wrong returns the invalid fields.
 func (r Rotation) Wrong() (fields []starbase.FieldError) {
 	if r.OverlapSeconds < 0 || r.OverlapSeconds > int64(MaxOverlap.Seconds()) {
-		fields = append(fields, starbase.FieldError{Field: "overlap_seconds", Value: strconv.FormatInt(r.OverlapSeconds, 10), Want: "0 to 604800"})
+		value := strconv.FormatInt(r.OverlapSeconds, 10)
+		fields = append(fields, starbase.FieldError{Field: "overlap_seconds", Value: value, Want: "0 to 604800"})
 	}
 	return fields
 }

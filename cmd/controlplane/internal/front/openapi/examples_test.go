@@ -54,9 +54,8 @@ func exchanges(t *testing.T) map[string]exchange {
 		if !strings.HasPrefix(path, "/") {
 			at = adminapi.Prefix + path
 		}
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+plane.Address+parameter.ReplaceAllStringFunc(at, func(name string) string {
-			return values[name]
-		}), strings.NewReader(body))
+		to := parameter.ReplaceAllStringFunc(at, func(name string) string { return values[name] })
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+plane.Address+to, strings.NewReader(body))
 		require.NoError(t, err)
 		if body != "" {
 			r.Header.Set("Content-Type", "application/json")
@@ -107,12 +106,12 @@ func exchanges(t *testing.T) map[string]exchange {
 		`"workspace_slug":"acme","slug":"shop","quota":{"requests.cpu":"8"}}`)
 	do("PUT", "projects/{project_id}/services/{service_id}/{environment}",
 		`{"service_name":"web","image":"registry.example.com/shop:1","replicas":2,"env":{"MODE":"fast"},"ports":[{"container_port":8080}]}`)
-	do("PUT", "projects/{project_id}/var-groups/{var_group_id}", `{"name":"mail","entries":[{"key":"HOST","value":"smtp.example.com","secret":false},`+
-		`{"key":"PASSWORD","value":"example","secret":true}]}`)
+	do("PUT", "projects/{project_id}/var-groups/{var_group_id}", `{"name":"mail","entries":[`+
+		`{"key":"HOST","value":"smtp.example.com","secret":false},{"key":"PASSWORD","value":"example","secret":true}]}`)
 	do("PUT", "projects/{project_id}/services/{service_id}/{environment}/var-groups", `{"var_groups":["`+group+`"]}`)
 	epoch = text(do("GET", "/api/v1/clusters/{cluster_id}/desired-state", ""), "epoch")
-	do("POST", "/api/v1/clusters/{cluster_id}/status", `{"epoch":"`+epoch+`","generation":2,"instance_id":"shuttle-0","services":[{"project_id":"`+project+
-		`","environment":"production","service_id":"`+service+`","observed_generation":2,"phase":"Healthy","ready":2,"desired":2}],`+
+	do("POST", "/api/v1/clusters/{cluster_id}/status", `{"epoch":"`+epoch+`","generation":2,"instance_id":"shuttle-0",`+
+		`"services":[{"project_id":"`+project+`","environment":"production","service_id":"`+service+`","observed_generation":2,"phase":"Healthy","ready":2,"desired":2}],`+
 		`"held_deletions":{"digest":"`+digest+`","count":1,"units":[{"unit":"project `+project+`","objects":6,"reason":"absent"}]}}`)
 	now := time.Now().UTC().Truncate(time.Minute)
 	do("POST", "/api/v1/clusters/{cluster_id}/capacity",
@@ -144,7 +143,8 @@ func exchanges(t *testing.T) map[string]exchange {
 		do("GET", path, "")
 	}
 	tokens["/ctrl.v1."] = tokens["/api/v1/scopes/"]
-	do("POST", "/ctrl.v1.ClusterService/Heartbeat", `{"heldDeletions":{"digest":"`+digest+`","count":1,"units":[{"unit":"deployment customer/web","objects":4,"reason":"absent"}]}}`)
+	do("POST", "/ctrl.v1.ClusterService/Heartbeat", `{"heldDeletions":{"digest":"`+digest+`","count":1,`+
+		`"units":[{"unit":"deployment customer/web","objects":4,"reason":"absent"}]}}`)
 	do("POST", "regions/{region_id}/allow-mass-delete", `{"digest":"`+digest+`"}`)
 	do("POST", "regions/{region_id}/rotate-token", ``)
 	do("POST", "new-log-epoch", ``)
@@ -153,7 +153,8 @@ func exchanges(t *testing.T) map[string]exchange {
 	}
 	do("PUT", "projects/{project_id}/services/{service_id}/{environment}/var-groups", `{"var_groups":[]}`)
 	for _, path := range []string{
-		"projects/{project_id}/var-groups/{var_group_id}", "projects/{project_id}/services/{service_id}/{environment}", "projects/{project_id}", "audit",
+		"projects/{project_id}/var-groups/{var_group_id}", "projects/{project_id}/services/{service_id}/{environment}",
+		"projects/{project_id}", "audit",
 	} {
 		do(map[bool]string{true: "GET", false: "DELETE"}[path == "audit"], path, "")
 	}

@@ -84,7 +84,9 @@ func TestTheReferenceIsUpToDate(t *testing.T) {
 			"schemas": s.named, "responses": s.responses,
 			"securitySchemes": object{
 				"admin": object{"type": "http", "scheme": "bearer", "description": "A token of --admin-token-file."},
-				"agent": object{"type": "http", "scheme": "bearer", "description": "The token that the registration of the cluster or region answered."},
+				"agent": object{
+					"type": "http", "scheme": "bearer", "description": "The token that the registration of the cluster or region answered.",
+				},
 			},
 		},
 	}
@@ -106,7 +108,11 @@ func compare(t *testing.T, file string, want []byte) {
 	}
 	have, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Equal(t, string(want), string(have), "%s: run go test -run UpToDate ./cmd/controlplane/internal/front/openapi -update", file)
+	was, is := strings.Split(string(have), "\n"), strings.Split(string(want), "\n")
+	for n := range min(len(was), len(is)) {
+		require.Equal(t, is[n], was[n], "%s:%d: run go test -run UpToDate ./cmd/controlplane/internal/front/openapi -update", file, n+1)
+	}
+	require.Len(t, was, len(is), file)
 }
 
 var parameter = regexp.MustCompile(`\{([a-z_]+)\}`)
@@ -196,7 +202,8 @@ func (s *schemas) operation(route adminapi.Route, example exchange) object {
 			"description": "The code is " + strings.Join(codes, " or ") + ".", "x-codes": codes, "content": media(ref(failure), nil),
 		}
 		if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
-			response["headers"] = object{"Retry-After": object{"description": "After how many seconds to ask again.", "schema": object{"type": "integer"}}}
+			wait := object{"description": "After how many seconds to ask again.", "schema": object{"type": "integer"}}
+			response["headers"] = object{"Retry-After": wait}
 		}
 		name := failure + "_" + strconv.Itoa(status) + "_" + strings.Join(codes, "_")
 		s.responses[name] = response

@@ -185,7 +185,10 @@ func (s *schemas) comment(t reflect.Type, field string) string {
 			text = regexp.MustCompile(`\b`+f.Name+`\b`).ReplaceAllString(text, "`"+tag+"`")
 		}
 	}
-	return strings.TrimPrefix(text, t.Name()+" is ")
+	if text = strings.TrimPrefix(text, t.Name()+" is "); text != "" {
+		text = strings.ToUpper(text[:1]) + text[1:]
+	}
+	return text
 }
 
 // parse reads the comments of a package.
@@ -332,7 +335,7 @@ func fixed(value any) any {
 			switch text, isText := member.(string); {
 			case key == "token":
 				v[key] = strings.Repeat("0123456789abcdef", 4)
-			case isText && slices.Contains([]string{"epoch", "log_epoch", "request_id", "version", "checksum", "mark", "from", "last_pull_version", "actor"}, key):
+			case isText && slices.Contains([]string{"epoch", "log_epoch", "reported_epoch", "request_id", "version", "checksum", "mark", "from", "last_pull_version", "actor"}, key):
 				v[key] = map[string]string{"from": "192.0.2.7", "actor": "admin/0a1b2c3d"}[key]
 				if v[key] == "" {
 					v[key] = "0123456789abcdef0123456789abcdef"

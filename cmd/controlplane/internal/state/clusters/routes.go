@@ -106,7 +106,8 @@ func (s *Server) projectRoutes() []adminapi.Route {
 		adminapi.Get(project, projectPath, s.store.Project).Named("getProject", "Show a project."),
 		adminapi.Delete(project, projectPath, s.store.DeleteProject).
 			Named("deleteProject", "Delete a project with its services. It stays as a tombstone until its agent has removed it."),
-		adminapi.List(services, "services", projectPath, serviceKey, s.store.ServicesAfter).Named("listServices", "List the services of a project."),
+		adminapi.List(services, "services", projectPath, serviceKey, s.store.ServicesAfter).
+			Named("listServices", "List the services of a project."),
 		adminapi.Put(service, servicePath, s.putService).Refuses(http.StatusConflict, "project_deleted").
 			Named("putService", "Create or change a service."),
 		adminapi.Get(service, servicePath, s.store.Service).Refuses(http.StatusNotFound, "unknown_service").
@@ -119,8 +120,10 @@ func (s *Server) projectRoutes() []adminapi.Route {
 		adminapi.Get(attached, servicePath, s.showAttached).Refuses(http.StatusNotFound, "unknown_service").
 			Named("getAttachedVarGroups", "Show which var groups a service has."),
 		adminapi.List(groups, "var_groups", projectPath, func(g *StoredVarGroup) string { return g.VarGroupID }, s.listVarGroups).
-			Refuses(http.StatusServiceUnavailable, "no_keys", "sealed").Named("listVarGroups", "List the var groups of a project, without secret values."),
-		adminapi.Put(group, groupPath, s.putVarGroup).Refuses(http.StatusConflict, "project_deleted", "var_group_attached", "var_group_elsewhere", "var_group_name").
+			Refuses(http.StatusServiceUnavailable, "no_keys", "sealed").
+			Named("listVarGroups", "List the var groups of a project, without secret values."),
+		adminapi.Put(group, groupPath, s.putVarGroup).
+			Refuses(http.StatusConflict, "project_deleted", "var_group_attached", "var_group_elsewhere", "var_group_name").
 			Refuses(http.StatusServiceUnavailable, "no_keys", "sealed").
 			Named("putVarGroup", "Create or change a group of variables."),
 		adminapi.Get(group, groupPath, s.showVarGroup).Refuses(http.StatusNotFound, "unknown_var_group").
@@ -142,6 +145,7 @@ func (s *Server) projectRoutes() []adminapi.Route {
 	return append([]adminapi.Route{
 		projects.Refuses(http.StatusNotFound, "unknown_cluster").Named("listProjects", "List the projects."),
 		adminapi.Put(project, projectPath, s.putProject).Refuses(http.StatusNotFound, "unknown_cluster").
-			Refuses(http.StatusConflict, "project_moved").Named("putProject", "Create, change or revive a project. It stays on its cluster for life."),
+			Refuses(http.StatusConflict, "project_moved").
+			Named("putProject", "Create, change or revive a project. It stays on its cluster for life."),
 	}, routes...)
 }

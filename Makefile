@@ -42,8 +42,8 @@ demo-krane: kube ## Show a region with a streaming agent beside a pulling one, a
 	$(WORK) $(GO) run ./cmd/demo regions $(if $(KEEP),--keep)
 demo-agentjob: kube ## Show the agent-run operator: a run, its rights, rest, and the end: KEEP=1 keeps it running
 	$(WORK) $(GO) run ./cmd/demo agentjobs $(if $(KEEP),--keep)
-demo-nodepool: kube ## Show the node-pool operator with machines that are processes: pods that wait, machines that start, stop and go: KEEP=1 keeps it running, EC2=1 has an emulated EC2 (a minute)
-	$(WORK) $(GO) run ./cmd/demo nodepools $(if $(KEEP),--keep) $(if $(EC2),--ec2)
+demo-nodepool: kube ## Show the node-pool operator with machines that are processes: pods that wait, machines that start, stop and go: KEEP=1 keeps it running
+	$(WORK) $(GO) run ./cmd/demo nodepools $(if $(KEEP),--keep)
 demo-application: kube versitygw ## Show the application operator on a real PostgreSQL, S3 and Keycloak: an app, drift, 50 apps, rest, and the end: KEEP=1 keeps it running (4 minutes)
 	$(WORK) $(GO) run ./cmd/demo applications $(if $(KEEP),--keep)
 

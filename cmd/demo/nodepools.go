@@ -3,30 +3,22 @@ package main
 import (
 	"context"
 	_ "embed"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
-	ec2cloud "github.com/seed-9e1ffd66/trueup/cloud/aws"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
 	"github.com/seed-9e1ffd66/trueup/cloud/local"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
-	"github.com/seed-9e1ffd66/trueup/internal/test/ec2test"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
@@ -34,27 +26,22 @@ import (
 var nodePoolManifests string
 
 const (
-	powerOn     = 200 * time.Millisecond // of a machine, from pending to running
-	machineBoot = 2 * time.Second
-	standby     = 32   // machines of the pool, minStandby in nodepools.yaml
-	burst       = 1000 // pods at a time
+	standby = 32   // machines of the pool, minStandby in nodepools.yaml
+	burst   = 1000 // pods at a time
 )
 
 // nodePools is the demo of the node-pool operator: pods that nothing has room for get
 // machines, which go back to standby.
 type nodePools struct {
 	demo     *demo
-	emulated bool // the machines are of an emulated EC2
-	ec2      *ec2test.Server
-	client   *ec2.Client
-	machines cloud.Provider
+	machines *local.Provider
 	user     string // of the operator
 	metrics  string // address of the operator's
 }
 
 func nodePoolsCommand() *cobra.Command {
 	n := nodePools{demo: newDemo()}
-	command := n.demo.command(story{
+	return n.demo.command(story{
 		use:        "nodepools",
 		short:      "Show the node-pool operator at work on a real Kubernetes, with machines that are processes",
 		programs:   []string{"nodepool"},
@@ -78,14 +65,9 @@ func nodePoolsCommand() *cobra.Command {
 			}
 		},
 	})
-	command.Flags().BoolVar(&n.emulated, "ec2", false, "have machines of an emulated EC2 (needs Python 3), which take 2 s to boot")
-	return command
 }
 
-func (n *nodePools) startCloud(ctx context.Context) (string, error) {
-	if n.emulated {
-		return n.startEC2(ctx)
-	}
+func (n *nodePools) startCloud(context.Context) (string, error) {
 	n.machines = &local.Provider{Dir: filepath.Join(n.dir(), operator.LocalRegion), Grace: 1}
 	n.demo.ends = append(n.demo.ends, n.endMachines)
 	return "this machine: each of the pool's is a process with a Node", nil
@@ -106,54 +88,11 @@ func (n *nodePools) endMachines(ctx context.Context) error {
 	})
 }
 
-// startEC2 starts the emulator, and the simulator that makes its machines Nodes.
-func (n *nodePools) startEC2(ctx context.Context) (_ string, err error) {
-	if n.ec2, err = ec2test.Run(ctx, ec2test.Options{Transition: powerOn}); err != nil {
-		return "", err
-	}
-	n.demo.atEnd(n.ec2.Stop)
-	config := aws.Config{
-		Region: "us-east-1", BaseEndpoint: aws.String(n.ec2.URL),
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "demo", SecretAccessKey: "demo"}, nil
-		}),
-	}
-	n.client = ec2cloud.NewClient(config, nil)
-	n.machines = &ec2cloud.Provider{EC2: n.client}
-	if _, err := iam.NewFromConfig(config).
-		CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("nodes")}); err != nil {
-		return "", err
-	}
-	simulator := &machines.Simulator{
-		EC2: n.client, Kubernetes: n.demo.config, Boot: machineBoot, Warmup: time.Second, Pull: 100 * time.Millisecond,
-	}
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan error, 1)
-	go func() { done <- simulator.Start(running) }()
-	n.demo.atEnd(func() {
-		cancel()
-		<-done
-	})
-	return "an emulator on " + n.ec2.URL, nil
-}
-
 // start runs the operator beside the cluster: as a pod it would wait for a machine.
 func (n *nodePools) start(ctx context.Context) (_ string, err error) {
-	var env []string
-	flags := []string{"--cluster-name", "demo"}
-	if n.emulated {
-		env = []string{"AWS_ENDPOINT_URL=" + n.ec2.URL, "AWS_ACCESS_KEY_ID=demo", "AWS_SECRET_ACCESS_KEY=demo", "AWS_REGION=us-east-1"}
-		authority, err := os.ReadFile(n.demo.config.CAFile)
-		if err != nil {
-			return "", err
-		}
-		flags = append(flags, "--cluster-endpoint", "https://demo.example.com", "--cluster-cidr", "10.100.0.0/16",
-			"--cluster-ca", base64.StdEncoding.EncodeToString(authority))
-	} else {
-		// The machines have the rights of kubelets, which the operator does not need.
-		flags = append(flags, "--cloud-provider", "local", "--local-directory", n.dir(), "--local-kubeconfig", n.demo.cluster.Kubeconfig)
-	}
-	n.user, n.metrics, err = n.demo.operator(ctx, "nodepool", []string{"--cluster-name", "demo", "--region", "us-east-1"}, env, flags...)
+	// The machines have the rights of kubelets, which the operator does not need.
+	n.user, n.metrics, err = n.demo.operator(ctx, "nodepool", []string{"--cluster-name", "demo", "--region", "us-east-1"}, nil,
+		"--cluster-name", "demo", "--cloud-provider", "local", "--local-directory", n.dir(), "--local-kubeconfig", n.demo.cluster.Kubeconfig)
 	return "nodepool runs as " + n.user, err
 }
 
@@ -169,30 +108,10 @@ func (n *nodePools) has(ctx context.Context, standby, running int) error {
 }
 
 func (n *nodePools) fill(ctx context.Context) (string, error) {
-	subnets, group := "subnet-a, subnet-b", "sg-a"
-	if n.emulated {
-		var err error
-		if subnets, group, err = n.network(ctx); err != nil {
-			return "", err
-		}
-	}
-	if err := n.demo.cluster.Apply(ctx, strings.NewReplacer("SUBNETS", subnets, "GROUP", group).Replace(nodePoolManifests)); err != nil {
+	if err := n.demo.cluster.Apply(ctx, nodePoolManifests); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%d machines were launched, joined, pulled their images and stopped themselves", standby), n.has(ctx, standby, 0)
-}
-
-// network returns two subnets and a group of the emulated EC2.
-func (n *nodePools) network(ctx context.Context) (subnets, group string, err error) {
-	nets, err := n.client.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{})
-	if err != nil {
-		return "", "", err
-	}
-	groups, err := n.client.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{})
-	if err != nil {
-		return "", "", err
-	}
-	return *nets.Subnets[0].SubnetId + ", " + *nets.Subnets[1].SubnetId, *groups.SecurityGroups[0].GroupId, nil
 }
 
 // pods makes pods, and returns when they were all waiting and when they all had a Node.
@@ -238,11 +157,7 @@ func (n *nodePools) scaleUp(ctx context.Context) (string, error) {
 		return "", err
 	}
 	took := bound.Sub(waiting)
-	if n.emulated {
-		n.demo.note("nodepool_pending_to_running_minus_boot_s", max((took-machineBoot-powerOn).Seconds(), 0), "s")
-	} else {
-		n.demo.note("nodepool_local_pending_to_running_s", took.Seconds(), "s")
-	}
+	n.demo.note("nodepool_local_pending_to_running_s", took.Seconds(), "s")
 	return fmt.Sprintf("10 pods run on 2 machines that were on standby, %.2f s after they were found unschedulable", took.Seconds()),
 		n.has(ctx, standby, 2)
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/kubelet"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 )
 
@@ -114,7 +114,7 @@ func localMachineCommand() *cobra.Command {
 }
 
 // thisMachine reads what cloud/local has put into the environment.
-func thisMachine(getenv func(string) string) (p machines.Process, err error) {
+func thisMachine(getenv func(string) string) (p kubelet.Process, err error) {
 	boot, err := strconv.Atoi(getenv("MACHINE_BOOT"))
 	if err != nil {
 		return p, errors.New("MACHINE_BOOT: must be a number: only cloud/local starts a machine")

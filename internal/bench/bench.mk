@@ -63,7 +63,7 @@ bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (mi
 	bin/bench-pool $(BENCHFLAGS)
 	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Rest -benchtime=1x ./cmd/nodepool/operator
 	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Replay -benchtime=1x ./cmd/nodepool/internal/replay
-	$(WORK) $(GO) run ./cmd/demo nodepools --ec2
+	$(WORK) $(GO) run ./cmd/demo nodepools
 	TRUEUP_BATCHES=60000 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'EveryPlacement|FirstFitDecreasing' ./cloud/demand
 	TRUEUP_BATCHES=300 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TheScheduler' ./cloud/kube
 	$(WORK) $(GO) test -v -count=1 -run AHundredStarts ./cloud

@@ -36,7 +36,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/aws"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 	nodepool "github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/ec2test"
@@ -61,7 +60,7 @@ type cell struct {
 	boot    time.Duration
 
 	mu     sync.Mutex
-	habits map[string]func(machines.Machine) machines.Habit // by pool
+	habits map[string]func(booted) habit // by pool
 }
 
 func newCell(t *testing.T) *cell {
@@ -81,7 +80,7 @@ func newCellAt(t *testing.T, name, url string, boot time.Duration) *cell {
 		ec2:     aws.NewClient(awsConfig(url, nil), nil),
 		name:    name,
 		boot:    boot,
-		habits:  map[string]func(machines.Machine) machines.Habit{},
+		habits:  map[string]func(booted) habit{},
 	}
 	text, err := nodepool.Manifests{Image: "nodepool", ClusterName: name}.YAML()
 	require.NoError(t, err)
@@ -145,25 +144,25 @@ func network(t *testing.T, in *ec2.Client) (subnets []string, group string) {
 // machines runs what stands behind the machines of a region.
 func (c *cell) machines(t *testing.T, in *ec2.Client) {
 	t.Helper()
-	s := &machines.Simulator{
-		EC2: in, Kubernetes: c.cluster.Config, Boot: c.boot, Warmup: 100 * time.Millisecond, Pull: 10 * time.Millisecond,
-		Logger:          slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
-		CloudController: true,
-		Habit: func(m machines.Machine) machines.Habit {
-			if m.Tags["stratos.sh/cluster"] != c.name {
-				return machines.Habit{NeverJoins: true} // it joins another cluster
+	s := &simulator{
+		ec2: in, config: c.cluster.Config, boot: c.boot, warmup: 100 * time.Millisecond, pull: 10 * time.Millisecond,
+		log:             slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		cloudController: true,
+		habit: func(m booted) habit {
+			if m.tags["stratos.sh/cluster"] != c.name {
+				return habit{neverJoins: true} // it joins another cluster
 			}
-			habit := machines.Habit{}
+			is := habit{}
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if of := c.habits[m.Tags["stratos.sh/pool"]]; of != nil {
-				habit = of(m)
+			if of := c.habits[m.tags["stratos.sh/pool"]]; of != nil {
+				is = of(m)
 			}
-			habit.Clock = clockOf(m.ID)
-			return habit
+			is.clock = clockOf(m.id)
+			return is
 		},
 	}
-	run(t, s.Start)
+	run(t, s.run)
 }
 
 // clockOf is how far the clock of a machine is ahead: up to ten minutes, or behind.
@@ -360,10 +359,10 @@ func (c *cell) bench(t *testing.T, name string) *bench {
 }
 
 // habit says how the machines of the scenario behave.
-func (b *bench) habit(habit func(machines.Machine) machines.Habit) {
+func (b *bench) habit(of func(booted) habit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.habits[b.name] = habit
+	b.habits[b.name] = of
 }
 
 // class makes the class.

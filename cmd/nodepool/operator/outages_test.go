@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 	nodepool "github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/test/ec2test"
 )
@@ -52,7 +51,7 @@ func TestTwoClustersShareNoMachine(t *testing.T) {
 	all := blue.ids()
 
 	// A machine that is late, a pool that shrinks, one that is deleted and created again.
-	blue.habit(func(machines.Machine) machines.Habit { return machines.Habit{NeverStops: true} })
+	blue.habit(func(booted) habit { return habit{neverStops: true} })
 	blue.pool("poolSize: 3, minStandby: 3, preWarm: {timeout: 30s, timeoutAction: terminate}")
 	blue.eventReported("NodePool", blue.name, "WarmupFailed")
 	all = append(all, blue.ids()...)
@@ -148,12 +147,12 @@ func TestADeletedPoolLeavesNoMachine(t *testing.T) {
 	b.eventually("two run", func() bool { return b.bound() == 2 && b.counts() == [3]int32{3, 2, 5} })
 	known := b.ids()
 	var joined atomic.Pointer[string]
-	b.habit(func(m machines.Machine) machines.Habit {
-		if slices.Contains(known, m.ID) {
-			return machines.Habit{}
+	b.habit(func(m booted) habit {
+		if slices.Contains(known, m.id) {
+			return habit{}
 		}
-		joined.CompareAndSwap(nil, &m.ID)
-		return machines.Habit{NeverAttests: true, NeverJoins: *joined.Load() != m.ID}
+		joined.CompareAndSwap(nil, &m.id)
+		return habit{neverAttests: true, neverJoins: *joined.Load() != m.id}
 	})
 	b.pool("poolSize: 7, minStandby: 5")
 	b.eventually("one warms up, one never joins", func() bool { return len(b.in("warmup")) == 1 && len(b.instances()) == 7 })

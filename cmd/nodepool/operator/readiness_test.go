@@ -12,7 +12,6 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 )
 
 // passes waits for so many more passes of the pool.
@@ -75,11 +74,11 @@ func losesReadiness(s *stage) {
 // flapsOneByOne: Nodes that lose their readiness again and again, each for itself, cost
 // nothing either.
 func flapsOneByOne(s *stage) {
-	s.habit(func(m machines.Machine) machines.Habit {
-		if m.Boot == 1 {
-			return machines.Habit{}
+	s.habit(func(m booted) habit {
+		if m.boot == 1 {
+			return habit{}
 		}
-		return machines.Habit{FlapEvery: 3 * time.Second, FlapFor: 2 * time.Second}
+		return habit{flapEvery: 3 * time.Second, flapFor: 2 * time.Second}
 	})
 	ids := s.threeRun("")
 	s.passes(6)

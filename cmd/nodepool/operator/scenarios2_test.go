@@ -24,7 +24,6 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 )
 
 // TestScenarios2 runs the scenarios of demand, of foreign hands on machines, and of pools
@@ -350,7 +349,7 @@ func fragmentation(s *stage) {
 	require.Len(s, s.operator.started(s.bench), 3)
 
 	slow := s.cell.bench(s.T, s.name+"-b")
-	slow.habit(func(m machines.Machine) machines.Habit { return machines.Habit{NeverReady: m.Boot > 1} })
+	slow.habit(func(m booted) habit { return habit{neverReady: m.boot > 1} })
 	slow.class()
 	slow.pool("poolSize: 3, minStandby: 3")
 	slow.standby(3)
@@ -393,7 +392,7 @@ func twoPoolsMatch(s *stage) {
 // staleNetwork is D26: what a Node said of its network before its stop is no news. A newer
 // condition opens the Node.
 func staleNetwork(s *stage) {
-	s.habit(func(m machines.Machine) machines.Habit { return machines.Habit{NeverNetwork: m.Boot > 1} })
+	s.habit(func(m booted) habit { return habit{neverNetwork: m.boot > 1} })
 	s.class()
 	s.pool("poolSize: 1, minStandby: 1, scaleDown: {enabled: false}")
 	s.standby(1)

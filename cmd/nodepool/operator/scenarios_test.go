@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
@@ -150,7 +149,7 @@ func podsReturn(b *bench) {
 
 // neverJoins is D8: launches back off, and say why.
 func neverJoins(b *bench) {
-	b.habit(func(machines.Machine) machines.Habit { return machines.Habit{NeverJoins: true} })
+	b.habit(func(booted) habit { return habit{neverJoins: true} })
 	b.class()
 	b.pool("poolSize: 3, minStandby: 3, preWarm: {timeout: 30s, timeoutAction: terminate}")
 	b.eventually("the pool is degraded", func() bool { return b.condition("Degraded").Reason == "WarmupFailing" })
@@ -188,8 +187,8 @@ func (b *bench) daemons(name, image string) {
 func images(b *bench) {
 	b.daemons("logs", "example.com/logs:1")
 	b.daemons("mesh", "example.com/mesh:2")
-	b.habit(func(machines.Machine) machines.Habit {
-		return machines.Habit{BadImages: []string{"example.com/typo:3"}}
+	b.habit(func(booted) habit {
+		return habit{badImages: []string{"example.com/typo:3"}}
 	})
 	b.class()
 	b.pool("poolSize: 2, minStandby: 1, preWarm: {imagesToPull: ['example.com/typo:3']}")
@@ -203,8 +202,8 @@ func images(b *bench) {
 
 // bestEffort is D9 with BestEffort.
 func bestEffort(b *bench) {
-	b.habit(func(machines.Machine) machines.Habit {
-		return machines.Habit{BadImages: []string{"example.com/typo:3"}}
+	b.habit(func(booted) habit {
+		return habit{badImages: []string{"example.com/typo:3"}}
 	})
 	b.class()
 	b.pool("poolSize: 2, minStandby: 1, preWarm: {imagePullPolicy: BestEffort, imagesToPull: ['example.com/typo:3']}")

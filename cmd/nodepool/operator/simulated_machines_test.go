@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
@@ -20,7 +19,7 @@ func TestAMachineThatNeverJoinsIsInTheStatus(t *testing.T) {
 			w.After(45*time.Second, func() { booting = w.Object(poolsKind, "", "p0").Field("status", "machines") })
 			w.After(10*time.Minute, func() { left = w.Object(poolsKind, "", "p0").Field("status", "machines") })
 		}, poolOf(2, 1, map[string]any{"preWarm": map[string]any{"timeout": "1m"}}))
-		p.Habit = first(machines.Habit{NeverJoins: true})
+		p.Habit = first(habit{neverJoins: true})
 		return s
 	}, 1)
 	require.Empty(t, r.Wrong)

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
@@ -102,16 +101,16 @@ func (p *pooled) owned() []cloud.Instance {
 }
 
 // first has only the first machine of the cluster have a habit, at its first boot.
-func first(habit machines.Habit) func(machines.Machine) machines.Habit {
+func first(is habit) func(booted) habit {
 	id := ""
-	return func(m machines.Machine) machines.Habit {
-		if id == "" && m.Tags[v1alpha1.Group+"/cluster"] == "c" {
-			id = m.ID
+	return func(m booted) habit {
+		if id == "" && m.tags[v1alpha1.Group+"/cluster"] == "c" {
+			id = m.id
 		}
-		if m.ID == id && m.Boot == 1 {
-			return habit
+		if m.id == id && m.boot == 1 {
+			return is
 		}
-		return machines.Habit{}
+		return habit{}
 	}
 }
 
@@ -136,7 +135,7 @@ func TestAWarmUpOverItsTimeIsStopped(t *testing.T) {
 		p, s := calm(func(w *simtest.World) {
 			w.After(10*time.Minute, func() { told = eventsAbout(w, "p0") })
 		}, poolOf(2, 1, map[string]any{"preWarm": map[string]any{"timeout": "50s"}}))
-		p.Habit = first(machines.Habit{NeverAttests: true})
+		p.Habit = first(habit{neverAttests: true})
 		s.Check = func(w *simtest.World, c simtest.Change) error {
 			if c.After != nil && c.After["kind"] == "NodePool" && countsOf(w)[0] == 1 {
 				reasons = append(reasons, conditionOf(c.After, "Ready")["reason"])
@@ -180,7 +179,7 @@ func TestAWarmUpOverItsTimeIsTerminated(t *testing.T) {
 				left = w.Object("nodes", "", joined.Name())
 			})
 		}, poolOf(1, 1, map[string]any{"preWarm": map[string]any{"timeout": "50s", "timeoutAction": "terminate"}}))
-		p.Habit = first(machines.Habit{NeverStops: true})
+		p.Habit = first(habit{neverStops: true})
 		return s
 	}, 1)
 	require.Empty(t, r.Wrong)
@@ -245,7 +244,7 @@ func TestANetworkThatIsNotHeardOfOpensTheNodeAfterTwoMinutes(t *testing.T) {
 				}
 			})
 		}, poolOf(1, 1, map[string]any{"scaleDown": map[string]any{"enabled": false}}))
-		p.Habit = func(m machines.Machine) machines.Habit { return machines.Habit{NeverNetwork: m.Boot > 1} }
+		p.Habit = func(m booted) habit { return habit{neverNetwork: m.boot > 1} }
 		s.Check = func(_ *simtest.World, c simtest.Change) error {
 			if c.After == nil || c.After["kind"] != "Node" || c.After.Label(v1alpha1.LabelState) != "running" || !opened.IsZero() {
 				return nil

@@ -18,7 +18,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/aws"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
@@ -45,7 +44,7 @@ func (zones) Subnets(context.Context, aws.Class) ([]aws.Subnet, error) {
 
 // pooled is a world of machines, and what the test notes of it.
 type pooled struct {
-	*machines.Virtual
+	*virtualCloud
 
 	alone   bool   // without a Lease
 	cluster string // --cluster-name of the next start, "c" if empty
@@ -88,7 +87,7 @@ var shippedRights = sync.OnceValue(func() func(applytest.Request) error { //noli
 
 // newPooled makes a world without objects of a user.
 func newPooled() (*pooled, simtest.Scenario) {
-	p := &pooled{Virtual: &machines.Virtual{}, sizes: map[string][]sizeFrom{}, removed: map[string]time.Time{}, opened: map[string]time.Time{}}
+	p := &pooled{virtualCloud: &virtualCloud{}, sizes: map[string][]sizeFrom{}, removed: map[string]time.Time{}, opened: map[string]time.Time{}}
 	p.Cloud.Zones = map[string]string{"subnet-a": "home-1a", "subnet-b": "home-1b"}
 	p.OnCall = p.judge
 	s := simtest.Scenario{
@@ -125,7 +124,7 @@ func newPooled() (*pooled, simtest.Scenario) {
 		Habits: p.Habits(),
 		// A backup from before a pool leaves machines without a pool, and one from before a
 		// launch has its token used again.
-		Without: append(machines.Replaced(), simtest.RestoreStore),
+		Without: append(replacedHabits(), simtest.RestoreStore),
 		// Why a pod waits is announced once by each process.
 		Reannounces: true,
 		// Which machine runs which pod is of its history.

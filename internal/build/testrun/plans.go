@@ -217,7 +217,7 @@ var slow = []string{ //nolint:gochecknoglobals // constant
 	"./cmd/application/operator", "./reconcile/simtest", "./cmd/nodepool/operator", "./apply", "./cmd/e2e/hostile", "./cmd/e2e/regions",
 	"./cmd/controlplane/internal/state/regions", "./examples/operator", "./cmd/krane/agent", "./reconcile/kube", "./cmd/agentjob/operator",
 	"./cmd/application/internal/database", "./internal/sim", "./cloud/aws", "./reconcile/operator", "./cmd/application/internal/storage",
-	"./cmd/controlplane/internal/state/clusters", "./cmd/nodepool/machines", "./cloud/kube", "./cmd/shuttle", "./cmd/shuttle/agent",
+	"./cmd/controlplane/internal/state/clusters", "./cloud/kube", "./cmd/shuttle", "./cmd/shuttle/agent",
 	"./statesync/sqlstore", "./cmd/e2e/clusters", "./cmd/controlplane", "./cmd/nodepool", "./cmd/nodepool/internal/userdata",
 	"./examples/drift", "./cmd/krane/render", "./cmd/trueup", "./cmd/internal/program", "./internal/test/ec2test", "./examples/embed",
 	"./diff/internal/servertest", "./examples/converge", "./statesync", "./reconcile/controllerruntime", "./cmd/demo",

@@ -37,46 +37,22 @@ type Options struct {
 	Transition time.Duration
 }
 
-// Server is a running emulator. Its methods are safe for concurrent use.
+// Server is a running emulator.
 type Server struct {
 	// URL is its endpoint, for every service of AWS. Any credentials are good.
 	URL string
-
-	group *process.Group
-	dir   string
 }
 
 // Start starts an emulator that ends with the test. Where moto cannot be
 // installed the test is skipped, or fails if TRUEUP_REQUIRE_SERVICES is 1.
 func Start(tb testing.TB, options Options) *Server {
 	tb.Helper()
-	s, err := Run(tb.Context(), options)
-	process.Started(tb, err, ErrNotInstalled)
-	tb.Cleanup(s.Stop)
-	return s
-}
-
-// Run starts an emulator that the caller must stop, where there is no test. The context
-// bounds the start only. The error is ErrNotInstalled where moto cannot be installed.
-func Run(ctx context.Context, options Options) (*Server, error) {
-	dir, err := os.MkdirTemp("", "trueup-ec2-")
-	if err != nil {
-		return nil, err
-	}
+	dir := tb.TempDir()
 	group := process.NewGroup(dir)
-	s, err := start(ctx, group, dir, options)
-	if err != nil {
-		group.Close()
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	s.group, s.dir = group, dir
-	return s, nil
-}
-
-// Stop ends the emulator, and with it all machines. Calling it again does nothing.
-func (s *Server) Stop() {
-	s.group.Close()
-	os.RemoveAll(s.dir) //nolint:errcheck // a folder of logs
+	tb.Cleanup(group.Close)
+	s, err := start(tb.Context(), group, dir, options)
+	process.Started(tb, err, ErrNotInstalled)
+	return s
 }
 
 func start(ctx context.Context, group *process.Group, dir string, options Options) (*Server, error) {

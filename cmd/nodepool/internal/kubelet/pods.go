@@ -1,4 +1,4 @@
-package machines
+package kubelet
 
 import (
 	"context"
@@ -12,21 +12,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// runPods runs the pods of a Ready Node until ctx ends: they are Running at once, and gone
+// RunPods runs the pods of a Ready Node until ctx ends: they are Running at once, and gone
 // at once when they are deleted.
-func (m *machine) runPods(ctx context.Context) {
+func (k *Kubelet) RunPods(ctx context.Context) {
 	for {
 		failed := false
-		for _, pod := range m.bound(ctx) {
+		for _, pod := range k.bound(ctx) {
 			var err error
 			switch {
 			case pod.DeletionTimestamp != nil:
-				err = m.removePod(ctx, pod)
+				err = k.removePod(ctx, pod)
 			case pod.Status.Phase == corev1.PodPending:
-				err = m.patchPod(ctx, pod, m.runningPod(pod))
+				err = k.patchPod(ctx, pod, k.runningPod(pod))
 			}
 			if err != nil && ctx.Err() == nil {
-				m.run.log.WarnContext(ctx, "running a pod", slog.String("pod", pod.Namespace+"/"+pod.Name), slog.Any("err", err))
+				k.cluster.log.WarnContext(ctx, "running a pod", slog.String("pod", pod.Namespace+"/"+pod.Name), slog.Any("err", err))
 				failed = true
 			}
 		}
@@ -37,16 +37,16 @@ func (m *machine) runPods(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.wake:
+		case <-k.wake:
 		case <-retry:
 		}
 	}
 }
 
-func (m *machine) bound(ctx context.Context) []*corev1.Pod {
-	objects, err := m.run.pods.GetIndexer().ByIndex(byNode, m.node)
+func (k *Kubelet) bound(ctx context.Context) []*corev1.Pod {
+	objects, err := k.cluster.pods.GetIndexer().ByIndex(byNode, k.Node)
 	if err != nil {
-		m.run.log.ErrorContext(ctx, "finding pods", slog.Any("err", err))
+		k.cluster.log.ErrorContext(ctx, "finding pods", slog.Any("err", err))
 	}
 	var pods []*corev1.Pod
 	for _, o := range objects {
@@ -59,16 +59,16 @@ func (m *machine) bound(ctx context.Context) []*corev1.Pod {
 
 // losePods ends the pods that are still on a machine when it ends: terminating pods are
 // deleted, the others fail, as after a graceful shutdown of a kubelet.
-func (m *machine) losePods(ctx context.Context) error {
-	for _, pod := range m.bound(ctx) {
+func (k *Kubelet) losePods(ctx context.Context) error {
+	for _, pod := range k.bound(ctx) {
 		switch {
 		case pod.DeletionTimestamp != nil:
-			if err := m.removePod(ctx, pod); err != nil {
+			if err := k.removePod(ctx, pod); err != nil {
 				return err
 			}
 		case pod.Status.Phase == corev1.PodRunning:
-			m.run.log.InfoContext(ctx, "a pod is lost with its machine", slog.String("pod", pod.Namespace+"/"+pod.Name))
-			if err := m.patchPod(
+			k.cluster.log.InfoContext(ctx, "a pod is lost with its machine", slog.String("pod", pod.Namespace+"/"+pod.Name))
+			if err := k.patchPod(
 				ctx,
 				pod,
 				corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Terminated", Message: "Pod was terminated in response to imminent node shutdown."},
@@ -80,20 +80,20 @@ func (m *machine) losePods(ctx context.Context) error {
 	return nil
 }
 
-func (m *machine) removePod(ctx context.Context, pod *corev1.Pod) error {
-	err := m.run.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+func (k *Kubelet) removePod(ctx context.Context, pod *corev1.Pod) error {
+	err := k.cluster.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID},
 	})
 	return ignoreGone(err)
 }
 
-func (m *machine) patchPod(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
+func (k *Kubelet) patchPod(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
 	// The UID makes a write to the successor of the pod a conflict.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err != nil {
 		return err
 	}
-	_, err = m.run.client.CoreV1().
+	_, err = k.cluster.client.CoreV1().
 		Pods(pod.Namespace).
 		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return ignoreGone(err)
@@ -106,9 +106,9 @@ func ignoreGone(err error) error {
 	return err
 }
 
-func (m *machine) runningPod(pod *corev1.Pod) corev1.PodStatus {
-	started := now()
-	status := corev1.PodStatus{Phase: corev1.PodRunning, HostIP: m.ip, PodIP: m.ip, StartTime: &started}
+func (k *Kubelet) runningPod(pod *corev1.Pod) corev1.PodStatus {
+	started := metav1.Now()
+	status := corev1.PodStatus{Phase: corev1.PodRunning, HostIP: k.IP, PodIP: k.IP, StartTime: &started}
 	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady} {
 		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: started})
 	}

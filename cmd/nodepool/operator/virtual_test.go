@@ -1,4 +1,4 @@
-package machines
+package operator_test
 
 import (
 	"cmp"
@@ -12,24 +12,24 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
-	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/kubelet"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
-// Virtual is a cloud in memory whose machines become Nodes of a simulated world, in its
+// virtualCloud is a cloud in memory whose machines become Nodes of a simulated world, in its
 // virtual time. The zero value is ready. It is of one world: make one for each Scenario.
 //
-//	v := &machines.Virtual{}
+//	v := &virtualCloud{}
 //	s.Habits = v.Habits()
 //	s.Actors = []func(*simtest.World, simtest.Change){simtest.Kubelet{Up: v.Up}.Act, simtest.NodeController{}.Act}
 //	s.Program: a program whose cloud is v.Provider(net)
 //
-// A machine joins with the labels and taints of its user data, like a machine of a [Simulator],
+// A machine joins with the labels and taints of its user data, as one of a [simulator] does,
 // and its first boot does what the script of the user data says. It does not run pods: a
 // simtest.Kubelet does, while Up. When it is off, its Node is Unknown 40 to 50 s later.
-type Virtual struct {
-	// Cloud has the machines. Its Fault, ListLag and Transition are set by Virtual.
+type virtualCloud struct {
+	// Cloud has the machines. Its Fault, ListLag and Transition are set here.
 	Cloud cloudtest.Fake
 	// Boot is the time from running to a ready Node. Default 15 s.
 	Boot time.Duration
@@ -37,58 +37,63 @@ type Virtual struct {
 	Warmup time.Duration
 	// Pull is the time that each image takes. Default 2 s.
 	Pull time.Duration
-	// Habit returns, at each boot, the faults of a machine. Nil: no faults. FlapEvery is
+	// Habit returns, at each boot, the faults of a machine. Nil: no faults. flapEvery is
 	// ignored: see Habits.
-	Habit func(Machine) Habit
+	Habit func(booted) habit
 	// Announced is what the cloud announces, for a program that reads it.
-	Announced Announcements
+	Announced announcements
 	// OnCall is called before each call of a program that the cloud carries out, with what
 	// it names. Default nil.
 	OnCall func(w *simtest.World, c cloudtest.Call)
 
-	machines map[string]*virtual
+	machines map[string]*virtualMachine
 }
 
-// virtual is a machine with its kubelet.
-type virtual struct {
-	machine
+// virtualMachine is a machine with its kubelet.
+type virtualMachine struct {
+	is     kubelet.Machine
+	tags   map[string]string
+	boot   int // counts the boots
+	warmed bool
 
 	on     bool      // the hardware
 	up     bool      // the kubelet
 	silent time.Time // it reports nothing until then
-	habit  Habit
+	habit  habit
 }
 
 // Up reports whether the kubelet of a Node works.
-func (v *Virtual) Up(_ *simtest.World, node string) bool {
+func (v *virtualCloud) Up(_ *simtest.World, node string) bool {
 	for _, m := range v.machines {
-		if m.node == node {
+		if m.is.Node == node {
 			return m.works()
 		}
 	}
 	return false
 }
 
-func (m *virtual) works() bool { return m.up && !time.Now().Before(m.silent) && !m.habit.NeverReady }
+func (m *virtualMachine) works() bool {
+	return m.up && !time.Now().Before(m.silent) && !m.habit.neverReady
+}
 
 // Of returns the Node name of a machine, empty if it has never run.
-func (v *Virtual) Of(id string) string {
+func (v *virtualCloud) Of(id string) string {
 	if m := v.machines[id]; m != nil {
-		return m.node
+		return m.is.Node
 	}
 	return ""
 }
 
 // after plans to look at the machines when a change of the cloud is over.
-func (v *Virtual) after(w *simtest.World) {
+func (v *virtualCloud) after(w *simtest.World) {
 	v.step(w)
 	w.After(v.Cloud.Transition+time.Millisecond, func() { v.step(w) })
 }
 
 // step handles what has changed about the machines.
-func (v *Virtual) step(w *simtest.World) {
+func (v *virtualCloud) step(w *simtest.World) {
 	if v.machines == nil {
-		v.machines = map[string]*virtual{}
+		v.machines = map[string]*virtualMachine{}
 	}
 	exists := map[string]bool{}
 	for _, i := range v.Cloud.Instances() {
@@ -98,7 +103,7 @@ func (v *Virtual) step(w *simtest.World) {
 			m = v.buy(i)
 			v.machines[i.ID] = m
 		}
-		m.Tags = i.Tags
+		m.tags = i.Tags
 		switch on := i.State == cloud.InstanceRunning; {
 		case on && !m.on:
 			v.boot(w, m)
@@ -111,7 +116,7 @@ func (v *Virtual) step(w *simtest.World) {
 			if m.on {
 				v.off(w, m)
 			}
-			if w.Has(CloudController) && m.Boot > 0 {
+			if w.Has(cloudController) && m.boot > 0 {
 				v.forget(w, m)
 			}
 		}
@@ -119,7 +124,7 @@ func (v *Virtual) step(w *simtest.World) {
 }
 
 // ids are the machines, sorted.
-func (v *Virtual) ids() []string {
+func (v *virtualCloud) ids() []string {
 	ids := make([]string, 0, len(v.machines))
 	for id := range v.machines {
 		ids = append(ids, id)
@@ -128,68 +133,69 @@ func (v *Virtual) ids() []string {
 	return ids
 }
 
-func (v *Virtual) buy(i cloud.Instance) *virtual {
-	m := &virtual{machine: machine{node: "node-" + i.ID, arch: "amd64", ip: i.PrivateIP}}
-	m.ID, m.Type, m.Zone = i.ID, i.InstanceType, i.AvailabilityZone
-	if launch, err := parse(v.Cloud.Config(i.ID).UserData); err == nil { // it never joins otherwise
-		m.launch = launch
+func (v *virtualCloud) buy(i cloud.Instance) *virtualMachine {
+	m := &virtualMachine{is: kubelet.Machine{
+		ID: i.ID, Type: i.InstanceType, Zone: i.AvailabilityZone, Node: "node-" + i.ID, Arch: "amd64", IP: i.PrivateIP,
+	}}
+	if launch, err := kubelet.Read(v.Cloud.Config(i.ID).UserData); err == nil { // it never joins otherwise
+		m.is.Launch = launch
 	}
 	return m
 }
 
 // boot plans what a machine does that runs now.
-func (v *Virtual) boot(w *simtest.World, m *virtual) {
+func (v *virtualCloud) boot(w *simtest.World, m *virtualMachine) {
 	m.on, m.silent = true, time.Time{}
-	m.Boot++
-	m.habit = Habit{}
+	m.boot++
+	m.habit = habit{}
 	if v.Habit != nil {
-		m.habit = v.Habit(m.Machine)
+		m.habit = v.Habit(booted{id: m.is.ID, tags: m.tags, boot: m.boot})
 	}
-	dice := w.Dice(fmt.Sprintf("boot %d of %s", m.Boot, m.ID))
-	if w.Has(Clocks) {
-		m.habit.Clock = clockOf(w, m)
+	dice := w.Dice(fmt.Sprintf("boot %d of %s", m.boot, m.is.ID))
+	if w.Has(clocks) {
+		m.habit.clock = virtualClock(w, m)
 	}
 	boot := cmp.Or(v.Boot, 15*time.Second)
-	if w.Has(LateKubelets) && dice.IntN(3) == 0 {
+	if w.Has(lateKubelets) && dice.IntN(3) == 0 {
 		boot += time.Duration(dice.Int64N(int64(4 * time.Minute)))
 	}
-	if w.Faulty() && w.Has(RenameKubelets) && m.Boot > 1 && dice.IntN(5) == 0 {
-		m.node = fmt.Sprintf("node-%s-%d", m.ID, m.Boot)
-		w.Log("the kubelet of %s calls itself %s", m.ID, m.node)
+	if w.Faulty() && w.Has(renameKubelets) && m.boot > 1 && dice.IntN(5) == 0 {
+		m.is.Node = fmt.Sprintf("node-%s-%d", m.is.ID, m.boot)
+		w.Log("the kubelet of %s calls itself %s", m.is.ID, m.is.Node)
 	}
 	v.during(w, m, boot, func() {
-		if m.habit.NeverJoins || !m.launch.joins {
+		if m.habit.neverJoins || !m.is.Launch.Joins {
 			return
 		}
-		m.up, m.bootID = true, fmt.Sprintf("%s-%d", m.ID, m.Boot)
+		m.up, m.is.BootID = true, fmt.Sprintf("%s-%d", m.is.ID, m.boot)
 		v.join(w, m)
 		v.beat(w, m)
-		if m.launch.warms && !m.warmed && !m.habit.NeverReady {
+		if m.is.Launch.Warms && !m.warmed && !m.habit.neverReady {
 			m.warmed = true
 			v.warm(w, m)
 		}
 	})
 }
 
-func clockOf(w *simtest.World, m *virtual) time.Duration {
-	dice := w.Dice("clock of " + m.ID)
+func virtualClock(w *simtest.World, m *virtualMachine) time.Duration {
+	dice := w.Dice("clock of " + m.is.ID)
 	return time.Duration(dice.Int64N(int64(20*time.Minute))) - 10*time.Minute
 }
 
 // during plans something that a machine does unless it is off by then.
-func (v *Virtual) during(w *simtest.World, m *virtual, d time.Duration, act func()) {
-	boot := m.Boot
+func (v *virtualCloud) during(w *simtest.World, m *virtualMachine, d time.Duration, act func()) {
+	boot := m.boot
 	w.After(d, func() {
-		if m.on && m.Boot == boot {
+		if m.on && m.boot == boot {
 			act()
 		}
 	})
 }
 
 // join makes the Node if it is not there, and reports its status.
-func (v *Virtual) join(w *simtest.World, m *virtual) {
-	if w.Object("nodes", "", m.node) == nil {
-		n := object(m.registration())
+func (v *virtualCloud) join(w *simtest.World, m *virtualMachine) {
+	if w.Object("nodes", "", m.is.Node) == nil {
+		n := object(m.is.Registration())
 		delete(n, "status")
 		_ = w.As("kubelet").Create(n) // it does not exist
 	}
@@ -197,29 +203,22 @@ func (v *Virtual) join(w *simtest.World, m *virtual) {
 }
 
 // report writes the status of the Node. A Node that is gone is not made again.
-func (v *Virtual) report(w *simtest.World, m *virtual) {
-	status, err := json.Marshal(m.status(m.habit))
-	if err != nil {
-		w.Blame("status of %s: %v", m.node, err)
-		return
-	}
-	var next simtest.Object
-	if err := json.Unmarshal(status, &next); err != nil {
-		w.Blame("status of %s: %v", m.node, err)
-		return
-	}
-	_ = w.As("kubelet").Update("nodes", "", m.node, func(o simtest.Object) { // it may have gone
+func (v *virtualCloud) report(w *simtest.World, m *virtualMachine) {
+	status := m.is.Status()
+	m.habit.report(&status)
+	next := object(status)
+	_ = w.As("kubelet").Update("nodes", "", m.is.Node, func(o simtest.Object) { // it may have gone
 		was := o["status"]
 		o["status"] = map[string]any(next)
 		keepTransitions(o, simtest.Object{"status": was})
 	})
-	if w.Has(CloudController) {
+	if w.Has(cloudController) {
 		v.tainted(w, m, false)
 	}
 }
 
 // beat reports the status every five minutes, as a kubelet does.
-func (v *Virtual) beat(w *simtest.World, m *virtual) {
+func (v *virtualCloud) beat(w *simtest.World, m *virtualMachine) {
 	v.during(w, m, 5*time.Minute, func() {
 		if !time.Now().Before(m.silent) {
 			v.report(w, m)
@@ -229,41 +228,33 @@ func (v *Virtual) beat(w *simtest.World, m *virtual) {
 }
 
 // warm is what the script of the user data does.
-func (v *Virtual) warm(w *simtest.World, m *virtual) {
-	took := cmp.Or(v.Warmup, 5*time.Second) + time.Duration(len(m.launch.images))*cmp.Or(v.Pull, 2*time.Second)
+func (v *virtualCloud) warm(w *simtest.World, m *virtualMachine) {
+	took := cmp.Or(v.Warmup, 5*time.Second) + time.Duration(len(m.is.Launch.Images))*cmp.Or(v.Pull, 2*time.Second)
 	v.during(w, m, took, func() {
-		if m.habit.NeverAttests {
+		if m.habit.neverAttests {
 			return
 		}
-		attestation := nodes.Attestation{BootID: m.bootID}
-		for _, name := range m.launch.images {
-			if slices.Contains(m.habit.BadImages, name) {
-				attestation.Failed = append(attestation.Failed, name)
-			} else {
-				attestation.Images = append(attestation.Images, name)
-			}
-		}
-		text, err := json.Marshal(attestation)
+		text, err := json.Marshal(m.habit.attestation(m.is))
 		if err != nil {
-			w.Blame("attestation of %s: %v", m.node, err)
+			w.Blame("attestation of %s: %v", m.is.Node, err)
 			return
 		}
-		_ = w.As("user data").Update("nodes", "", m.node, func(o simtest.Object) { // it may have gone
+		_ = w.As("user data").Update("nodes", "", m.is.Node, func(o simtest.Object) { // it may have gone
 			o.Set(string(text), "metadata", "annotations", v1alpha1.AnnotationAttested)
 		})
-		if m.launch.stops && !m.habit.NeverStops {
-			_ = v.Cloud.Shutdown(m.ID) // it runs
+		if m.is.Launch.Stops && !m.habit.neverStops {
+			_ = v.Cloud.Shutdown(m.is.ID) // it runs
 			v.after(w)
 		}
 	})
 }
 
 // off plans what others do about the Node of a machine that does not run any more.
-func (v *Virtual) off(w *simtest.World, m *virtual) {
+func (v *virtualCloud) off(w *simtest.World, m *virtualMachine) {
 	m.on, m.up = false, false
 	v.unheard(w, m)
-	if w.Has(CloudController) {
-		w.After(time.Duration(1+w.Dice("cloud controller "+m.ID).IntN(20_000))*time.Millisecond, func() {
+	if w.Has(cloudController) {
+		w.After(time.Duration(1+w.Dice("cloud controller "+m.is.ID).IntN(20_000))*time.Millisecond, func() {
 			if !m.on {
 				v.tainted(w, m, true)
 			}
@@ -272,13 +263,13 @@ func (v *Virtual) off(w *simtest.World, m *virtual) {
 }
 
 // unheard makes the Node of a machine Unknown if it is not heard for 40 s.
-func (v *Virtual) unheard(w *simtest.World, m *virtual) {
-	boot := m.Boot
-	w.After(40*time.Second+time.Duration(w.Dice("node monitor "+m.ID).IntN(10_000))*time.Millisecond, func() {
-		if m.Boot != boot || m.up && !time.Now().Before(m.silent) {
+func (v *virtualCloud) unheard(w *simtest.World, m *virtualMachine) {
+	boot := m.boot
+	w.After(40*time.Second+time.Duration(w.Dice("node monitor "+m.is.ID).IntN(10_000))*time.Millisecond, func() {
+		if m.boot != boot || m.up && !time.Now().Before(m.silent) {
 			return
 		}
-		_ = w.As("node controller").Update("nodes", "", m.node, func(o simtest.Object) { // it may have gone
+		_ = w.As("node controller").Update("nodes", "", m.is.Node, func(o simtest.Object) { // it may have gone
 			setReady(o, corev1.ConditionUnknown)
 		})
 	})
@@ -286,9 +277,9 @@ func (v *Virtual) unheard(w *simtest.World, m *virtual) {
 
 // tainted sets or removes the taint of a machine that is off, as a cloud-controller-manager
 // does.
-func (v *Virtual) tainted(w *simtest.World, m *virtual, off bool) {
+func (v *virtualCloud) tainted(w *simtest.World, m *virtualMachine, off bool) {
 	const key = "node.cloudprovider.kubernetes.io/shutdown"
-	_ = w.As("cloud-controller-manager").Update("nodes", "", m.node, func(o simtest.Object) { // it may have gone
+	_ = w.As("cloud-controller-manager").Update("nodes", "", m.is.Node, func(o simtest.Object) { // it may have gone
 		all, _ := o.Field("spec", "taints").([]any)
 		all = slices.DeleteFunc(all, func(each any) bool { t, _ := each.(map[string]any); return t["key"] == key })
 		if off {
@@ -299,10 +290,10 @@ func (v *Virtual) tainted(w *simtest.World, m *virtual, off bool) {
 }
 
 // forget deletes the Node of a machine that is gone, as a cloud-controller-manager does.
-func (v *Virtual) forget(w *simtest.World, m *virtual) {
-	w.After(time.Duration(1+w.Dice("cloud controller deletes "+m.ID).IntN(60_000))*time.Millisecond, func() {
-		if w.Object("nodes", "", m.node) != nil {
-			_ = w.As("cloud-controller-manager").Delete("nodes", "", m.node) // it exists
+func (v *virtualCloud) forget(w *simtest.World, m *virtualMachine) {
+	w.After(time.Duration(1+w.Dice("cloud controller deletes "+m.is.ID).IntN(60_000))*time.Millisecond, func() {
+		if w.Object("nodes", "", m.is.Node) != nil {
+			_ = w.As("cloud-controller-manager").Delete("nodes", "", m.is.Node) // it exists
 		}
 	})
 }
@@ -355,8 +346,8 @@ func setReady(o simtest.Object, status corev1.ConditionStatus) {
 }
 
 // pick draws a machine that fits, nil if there is none.
-func (v *Virtual) pick(dice *rand.Rand, fits func(*virtual) bool) *virtual {
-	var all []*virtual
+func (v *virtualCloud) pick(dice *rand.Rand, fits func(*virtualMachine) bool) *virtualMachine {
+	var all []*virtualMachine
 	for _, id := range v.ids() {
 		if fits(v.machines[id]) {
 			all = append(all, v.machines[id])

@@ -1,8 +1,7 @@
-package machines_test
+package operator_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -30,7 +29,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/userdata"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/ec2test"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
@@ -43,47 +41,31 @@ type world struct {
 	ec2  *ec2.Client
 }
 
-func newWorld(t *testing.T, habit func(machines.Machine) machines.Habit) *world {
+func newWorld(t *testing.T, of func(booted) habit) *world {
 	t.Helper()
-	return newWorldWith(t, habit, nil)
+	return newWorldWith(t, of, nil)
 }
 
 // newWorldWith is newWorld with a way from the simulator to EC2.
-func newWorldWith(t *testing.T, habit func(machines.Machine) machines.Habit, way func(http.RoundTripper) http.RoundTripper) *world {
+func newWorldWith(t *testing.T, of func(booted) habit, way func(http.RoundTripper) http.RoundTripper) *world {
 	t.Helper()
 	server := ec2test.Start(t, ec2test.Options{})
 	cluster := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true})
-	w := &world{t: t, ec2: aws.NewClient(config(server.URL), nil)}
+	w := &world{t: t, ec2: aws.NewClient(awsConfig(server.URL, nil), nil)}
 	var err error
 	w.kube, err = kubernetes.NewForConfig(cluster.Config)
 	require.NoError(t, err)
-	at := config(server.URL)
+	at := awsConfig(server.URL, nil)
 	if way != nil {
 		at.HTTPClient = &http.Client{Transport: way(http.DefaultTransport)}
 	}
-	simulator := &machines.Simulator{
-		EC2: aws.NewClient(at, nil), Kubernetes: cluster.Config,
-		Boot: 300 * time.Millisecond, Warmup: 100 * time.Millisecond, Pull: 50 * time.Millisecond,
-		Habit: habit, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	simulator := &simulator{
+		ec2: aws.NewClient(at, nil), config: cluster.Config,
+		boot: 300 * time.Millisecond, warmup: 100 * time.Millisecond, pull: 50 * time.Millisecond,
+		habit: of, log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- simulator.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
+	run(t, simulator.run)
 	return w
-}
-
-func config(url string) awssdk.Config {
-	return awssdk.Config{
-		Region:       "us-east-1",
-		BaseEndpoint: awssdk.String(url),
-		Credentials: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
-			return awssdk.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil
-		}),
-	}
 }
 
 func data(bootstrap v1alpha1.BootstrapTemplate) userdata.Config {
@@ -340,17 +322,17 @@ func TestAMachineHasBadHabits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: a minute of machines")
 	}
-	habits := map[string]machines.Habit{
+	habits := map[string]habit{
 		"never joins": {
-			NeverJoins: true,
+			neverJoins: true,
 		},
-		"never ready":   {NeverReady: true},
-		"never attests": {NeverAttests: true},
-		"never stops":   {NeverStops: true},
-		"no network":    {NeverNetwork: true, NeverStops: true},
-		"bad image":     {BadImages: []string{"nginx"}},
+		"never ready":   {neverReady: true},
+		"never attests": {neverAttests: true},
+		"never stops":   {neverStops: true},
+		"no network":    {neverNetwork: true, neverStops: true},
+		"bad image":     {badImages: []string{"nginx"}},
 	}
-	w := newWorld(t, func(m machines.Machine) machines.Habit { return habits[m.Tags["habit"]] })
+	w := newWorld(t, func(m booted) habit { return habits[m.tags["habit"]] })
 	ids := map[string]string{}
 	for name := range habits {
 		ids[name] = w.launch(data(v1alpha1.AL2), name)
@@ -390,16 +372,5 @@ func TestAMachineHasBadHabits(t *testing.T) {
 	}
 	for _, name := range []string{"never ready", "never attests", "Bottlerocket"} {
 		require.Empty(t, w.attestation(ids[name]), name)
-	}
-}
-
-func TestCapacityIsThatOfTheType(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string][2]string{
-		"m5.large": {"2", "8Gi"}, "m5.xlarge": {"4", "16Gi"}, "m7i.4xlarge": {"16", "64Gi"}, "c6i.2xlarge": {"8", "16Gi"},
-		"r5.large": {"2", "16Gi"}, "t3.small": {"2", "2Gi"}, "t3a.xlarge": {"4", "16Gi"}, "what": {"2", "8Gi"},
-	} {
-		c := machines.Capacity(name)
-		require.Equal(t, want, [2]string{c.Cpu().String(), c.Memory().String()}, name)
 	}
 }

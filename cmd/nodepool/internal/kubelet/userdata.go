@@ -1,4 +1,4 @@
-package machines
+package kubelet
 
 import (
 	"encoding/json"
@@ -19,21 +19,23 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
 
-// launch is what the user data of a machine says.
-type launch struct {
-	joins   bool
-	labels  map[string]string
-	taints  []corev1.Taint
-	maxPods int
-	// warms is whether there is a script for the first boot.
-	warms, stops bool
-	images       []string
+// Launch is what the user data of a machine says. The zero value joins no cluster.
+type Launch struct {
+	// Joins is whether it joins a cluster, with Labels, Taints and, unless it is 0, MaxPods.
+	Joins   bool
+	Labels  map[string]string
+	Taints  []corev1.Taint
+	MaxPods int
+	// Warms is whether a script pulls Images at the first boot; with Stops it ends with the
+	// machine off.
+	Warms, Stops bool
+	Images       []string
 }
 
-// parse reads what the package userdata writes. An error names what a machine could not
-// read.
-func parse(text string) (launch, error) {
-	l := launch{labels: map[string]string{}}
+// Read reads what the package userdata writes. An error names what a machine could not
+// read; the launch is zero then.
+func Read(text string) (Launch, error) {
+	l := Launch{Labels: map[string]string{}}
 	var err error
 	switch {
 	case strings.HasPrefix(text, "MIME-Version:"):
@@ -43,10 +45,13 @@ func parse(text string) (launch, error) {
 	default:
 		err = errors.New("the user data is of no known kind")
 	}
-	if err == nil && !l.joins {
+	if err == nil && !l.Joins {
 		err = errors.New("the user data joins no cluster")
 	}
-	return l, err
+	if err != nil {
+		return Launch{}, err
+	}
+	return l, nil
 }
 
 var (
@@ -54,7 +59,7 @@ var (
 	imageLine = regexp.MustCompile(`(?m)^image '((?:[^']|'\\'')*)' `)
 )
 
-func (l *launch) multipart(text string) error {
+func (l *Launch) multipart(text string) error {
 	message, err := mail.ReadMessage(strings.NewReader(text))
 	if err != nil {
 		return err
@@ -81,7 +86,7 @@ func (l *launch) multipart(text string) error {
 	}
 }
 
-func (l *launch) part(kind, body string) error {
+func (l *Launch) part(kind, body string) error {
 	if strings.HasPrefix(kind, "application/node.eks.aws") {
 		var node struct {
 			Spec struct {
@@ -95,29 +100,29 @@ func (l *launch) part(kind, body string) error {
 		if err := yaml.Unmarshal([]byte(body), &node); err != nil {
 			return err
 		}
-		l.joins = l.joins || node.Spec.Cluster.Name != ""
-		l.maxPods = max(l.maxPods, node.Spec.Kubelet.Config.MaxPods)
+		l.Joins = l.Joins || node.Spec.Cluster.Name != ""
+		l.MaxPods = max(l.MaxPods, node.Spec.Kubelet.Config.MaxPods)
 		return l.flags(node.Spec.Kubelet.Flags)
 	}
 	if found := extraArgs.FindStringSubmatch(body); found != nil {
-		l.joins = true
+		l.Joins = true
 		return l.flags(strings.Fields(found[1]))
 	}
 	if !strings.Contains(body, v1alpha1.AnnotationAttested) {
 		return nil
 	}
-	l.warms, l.stops = true, strings.Contains(body, "\nsystemctl poweroff\n")
+	l.Warms, l.Stops = true, strings.Contains(body, "\nsystemctl poweroff\n")
 	for _, found := range imageLine.FindAllStringSubmatch(body, -1) {
 		var name string
 		if err := json.Unmarshal([]byte(strings.ReplaceAll(found[1], `'\''`, "'")), &name); err != nil {
 			return err
 		}
-		l.images = append(l.images, name)
+		l.Images = append(l.Images, name)
 	}
 	return nil
 }
 
-func (l *launch) flags(flags []string) error {
+func (l *Launch) flags(flags []string) error {
 	for _, flag := range flags {
 		name, value, _ := strings.Cut(flag, "=")
 		switch name {
@@ -127,7 +132,7 @@ func (l *launch) flags(flags []string) error {
 				if !found {
 					return fmt.Errorf("the label %q has no value", pair)
 				}
-				l.labels[key] = value
+				l.Labels[key] = value
 			}
 		case "--register-with-taints":
 			for word := range strings.SplitSeq(value, ",") {
@@ -140,24 +145,24 @@ func (l *launch) flags(flags []string) error {
 			if err != nil {
 				return err
 			}
-			l.maxPods = n
+			l.MaxPods = n
 		}
 	}
 	return nil
 }
 
 // taint adds one that is written as key=value:effect or key:effect.
-func (l *launch) taint(word string) error {
+func (l *Launch) taint(word string) error {
 	rest, effect, found := strings.Cut(word, ":")
 	if !found {
 		return fmt.Errorf("the taint %q has no effect", word)
 	}
 	key, value, _ := strings.Cut(rest, "=")
-	l.taints = append(l.taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+	l.Taints = append(l.Taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
 	return nil
 }
 
-func (l *launch) toml(text string) error {
+func (l *Launch) toml(text string) error {
 	var all struct {
 		Settings struct {
 			Kubernetes struct {
@@ -172,9 +177,9 @@ func (l *launch) toml(text string) error {
 		return err
 	}
 	k := all.Settings.Kubernetes
-	l.joins, l.maxPods = k.ClusterName != "", k.MaxPods
+	l.Joins, l.MaxPods = k.ClusterName != "", k.MaxPods
 	if k.Labels != nil {
-		l.labels = k.Labels
+		l.Labels = k.Labels
 	}
 	for key, words := range k.Taints {
 		for _, word := range words {

@@ -1,11 +1,10 @@
-package machines
+package kubelet
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,67 +15,69 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 )
 
-// registration is the Node that the machine makes.
-func (m *machine) registration() *corev1.Node {
+// Machine is what a machine knows of itself at a boot.
+type Machine struct {
+	ID, Type, Zone string
+	// Cloud begins the providerID of its Node. Empty: aws.
+	Cloud string
+	// Node is the name of its Node.
+	Node string
+	// Arch is its architecture, as of Go.
+	Arch string
+	IP   string
+	// BootID is that of the boot.
+	BootID string
+	// Launch is what its user data says.
+	Launch Launch
+}
+
+// Registration is the Node that the machine makes.
+func (m *Machine) Registration() *corev1.Node {
 	labels := map[string]string{
-		corev1.LabelHostname: m.node, corev1.LabelArchStable: m.arch, corev1.LabelOSStable: "linux",
+		corev1.LabelHostname: m.Node, corev1.LabelArchStable: m.Arch, corev1.LabelOSStable: "linux",
 		corev1.LabelInstanceTypeStable: m.Type, corev1.LabelTopologyZone: m.Zone, corev1.LabelTopologyRegion: strings.TrimRight(m.Zone, "abcdef"),
 	}
-	maps.Copy(labels, m.launch.labels)
+	maps.Copy(labels, m.Launch.Labels)
 	return &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: metav1.ObjectMeta{Name: m.node, Labels: labels},
-		Spec:       corev1.NodeSpec{ProviderID: cmp.Or(m.Cloud, "aws") + ":///" + m.Zone + "/" + m.ID, Taints: m.launch.taints},
+		ObjectMeta: metav1.ObjectMeta{Name: m.Node, Labels: labels},
+		Spec:       corev1.NodeSpec{ProviderID: cmp.Or(m.Cloud, "aws") + ":///" + m.Zone + "/" + m.ID, Taints: m.Launch.Taints},
 	}
 }
 
-// join makes the Node if it is not there, and writes its status.
-func (m *machine) join(ctx context.Context, habit Habit) error {
-	_, err := m.run.client.CoreV1().Nodes().Create(ctx, m.registration(), metav1.CreateOptions{})
+// Join makes the Node if it is not there, and writes its status.
+func (k *Kubelet) Join(ctx context.Context) error {
+	_, err := k.cluster.client.CoreV1().Nodes().Create(ctx, k.Registration(), metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	// The lease first, or a Node that was away would be taken for dead at once.
-	if err := m.renewLease(ctx); err != nil {
+	if err := k.renewLease(ctx); err != nil {
 		return err
 	}
-	return m.patchStatus(ctx, m.status(habit))
+	return k.report(ctx)
 }
 
-func (m *machine) status(habit Habit) corev1.NodeStatus {
-	ready := condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
-	if habit.NeverReady {
-		ready = condition(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready")
-	}
+// Status is that of its Node while it works, as of now.
+func (m *Machine) Status() corev1.NodeStatus {
 	conditions := []corev1.NodeCondition{
-		ready,
+		condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"),
 		condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
 		condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
 		condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-	}
-	if !habit.NeverReady && !habit.NeverNetwork {
-		conditions = append(conditions, condition(corev1.NodeNetworkUnavailable, corev1.ConditionFalse, "RouteCreated", "the network is ready"))
-	}
-	for i := range conditions {
-		c := &conditions[i]
-		c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(
-			c.LastHeartbeatTime.Add(habit.Clock),
-		), metav1.NewTime(
-			c.LastTransitionTime.Add(habit.Clock),
-		)
+		condition(corev1.NodeNetworkUnavailable, corev1.ConditionFalse, "RouteCreated", "the network is ready"),
 	}
 	capacity := Capacity(m.Type)
-	if m.launch.maxPods > 0 {
-		capacity[corev1.ResourcePods] = *resource.NewQuantity(int64(m.launch.maxPods), resource.DecimalSI)
+	if m.Launch.MaxPods > 0 {
+		capacity[corev1.ResourcePods] = *resource.NewQuantity(int64(m.Launch.MaxPods), resource.DecimalSI)
 	}
 	return corev1.NodeStatus{
 		Capacity: capacity, Allocatable: capacity, Conditions: conditions,
-		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: m.ip}, {Type: corev1.NodeHostName, Address: m.node}},
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: m.IP}, {Type: corev1.NodeHostName, Address: m.Node}},
 		NodeInfo: corev1.NodeSystemInfo{
-			BootID: m.bootID, MachineID: m.ID, SystemUUID: m.ID, Architecture: m.arch, OperatingSystem: "linux",
+			BootID: m.BootID, MachineID: m.ID, SystemUUID: m.ID, Architecture: m.Arch, OperatingSystem: "linux",
 			OSImage: "simulated", KernelVersion: "6.12", KubeletVersion: "v1.36.3", ContainerRuntimeVersion: "containerd://2.1",
 		},
 	}
@@ -88,14 +89,14 @@ func condition(kind corev1.NodeConditionType, status corev1.ConditionStatus, rea
 		Status:             status,
 		Reason:             reason,
 		Message:            message,
-		LastHeartbeatTime:  now(),
-		LastTransitionTime: now(),
+		LastHeartbeatTime:  metav1.Now(),
+		LastTransitionTime: metav1.Now(),
 	}
 }
 
-// withdraw says what the API server would find out 40 s later: the kubelet is silent. Pods
+// Withdraw says what the API server would find out 40 s later: the kubelet is silent. Pods
 // that were not evicted are lost.
-func (m *machine) withdraw(ctx context.Context) error {
+func (k *Kubelet) Withdraw(ctx context.Context) error {
 	silent := condition(corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
 	// When it was heard last stays, as on a real Node.
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{
@@ -110,67 +111,55 @@ func (m *machine) withdraw(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.run.client.CoreV1().Nodes().Patch(ctx, m.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = k.cluster.client.CoreV1().Nodes().Patch(ctx, k.Node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	return m.losePods(ctx)
+	return k.losePods(ctx)
 }
 
-// taint puts the taint of a cloud-controller-manager on the Node of a machine that is off,
-// or removes it.
-func (m *machine) taint(ctx context.Context, off bool) error {
-	shutdown := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/shutdown", Effect: corev1.TaintEffectNoSchedule}
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		n, err := m.run.client.CoreV1().Nodes().Get(ctx, m.node, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		before := len(n.Spec.Taints)
-		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&shutdown) })
-		if off {
-			n.Spec.Taints = append(n.Spec.Taints, shutdown)
-		}
-		if len(n.Spec.Taints) == before {
-			return nil
-		}
-		_, err = m.run.client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
-		return err
-	})
+// report writes the status of now.
+func (k *Kubelet) report(ctx context.Context) error {
+	status := k.Status()
+	if k.Report != nil {
+		k.Report(&status)
+	}
+	return k.PatchStatus(ctx, status)
 }
 
-func (m *machine) patchStatus(ctx context.Context, status corev1.NodeStatus) error {
+// PatchStatus writes a status of the Node.
+func (k *Kubelet) PatchStatus(ctx context.Context, status corev1.NodeStatus) error {
 	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return err
 	}
-	_, err = m.run.client.CoreV1().Nodes().Patch(ctx, m.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = k.cluster.client.CoreV1().Nodes().Patch(ctx, k.Node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return err
 }
 
 // renewLease keeps the Lease of the Node, which goes with it.
-func (m *machine) renewLease(ctx context.Context) error {
-	leases := m.run.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+func (k *Kubelet) renewLease(ctx context.Context) error {
+	leases := k.cluster.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	seconds, renewed := int32(40), metav1.NewMicroTime(time.Now())
 	patch, err := json.Marshal(
-		map[string]any{"spec": coordinationv1.LeaseSpec{HolderIdentity: &m.node, LeaseDurationSeconds: &seconds, RenewTime: &renewed}},
+		map[string]any{"spec": coordinationv1.LeaseSpec{HolderIdentity: &k.Node, LeaseDurationSeconds: &seconds, RenewTime: &renewed}},
 	)
 	if err != nil {
 		return err
 	}
-	_, err = leases.Patch(ctx, m.node, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = leases.Patch(ctx, k.Node, types.MergePatchType, patch, metav1.PatchOptions{})
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	n, err := m.run.client.CoreV1().Nodes().Get(ctx, m.node, metav1.GetOptions{})
+	n, err := k.cluster.client.CoreV1().Nodes().Get(ctx, k.Node, metav1.GetOptions{})
 	if err != nil {
 		return ignoreGone(err)
 	}
 	_, err = leases.Create(ctx, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: m.node, OwnerReferences: []metav1.OwnerReference{
+		ObjectMeta: metav1.ObjectMeta{Name: k.Node, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID},
 		}},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &m.node, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &k.Node, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
 	}, metav1.CreateOptions{})
 	return err
 }

@@ -1,4 +1,4 @@
-package machines
+package operator_test
 
 import (
 	"context"
@@ -12,16 +12,16 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
-// Announcements is a queue of what a cloud announces, in the time of a world: a message is shown
+// announcements is a queue of what a cloud announces, in the time of a world: a message is shown
 // every 30 s until it is deleted. It implements [cloud.Notices].
-type Announcements struct {
+type announcements struct {
 	mu       sync.Mutex
 	last     int
 	messages []cloud.Message
 }
 
 // Announce adds a message with one notice.
-func (a *Announcements) Announce(n cloud.Notice) {
+func (a *announcements) Announce(n cloud.Notice) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.last++
@@ -29,14 +29,14 @@ func (a *Announcements) Announce(n cloud.Notice) {
 }
 
 // Left returns how many messages were not deleted.
-func (a *Announcements) Left() int {
+func (a *announcements) Left() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.messages)
 }
 
 // Receive implements [cloud.Notices].
-func (a *Announcements) Receive(ctx context.Context) ([]cloud.Message, error) {
+func (a *announcements) Receive(ctx context.Context) ([]cloud.Message, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -48,7 +48,7 @@ func (a *Announcements) Receive(ctx context.Context) ([]cloud.Message, error) {
 }
 
 // Delete implements [cloud.Notices].
-func (a *Announcements) Delete(_ context.Context, messages []cloud.Message) error {
+func (a *announcements) Delete(_ context.Context, messages []cloud.Message) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.messages = slices.DeleteFunc(a.messages, func(m cloud.Message) bool {
@@ -57,7 +57,7 @@ func (a *Announcements) Delete(_ context.Context, messages []cloud.Message) erro
 	return nil
 }
 
-func (v *Virtual) announceEnd(w *simtest.World, _ applytest.Request) {
+func (v *virtualCloud) announceEnd(w *simtest.World, _ applytest.Request) {
 	v.byHand(w, "is announced to end", func(id string) {
 		v.Announced.Announce(cloud.Notice{Machine: id, Reason: "its spot capacity is taken back", Ends: true})
 		w.After(2*time.Minute, func() {
@@ -67,7 +67,7 @@ func (v *Virtual) announceEnd(w *simtest.World, _ applytest.Request) {
 	})
 }
 
-func (v *Virtual) announceStop(w *simtest.World, _ applytest.Request) {
+func (v *virtualCloud) announceStop(w *simtest.World, _ applytest.Request) {
 	v.byHand(w, "is announced to stop", func(id string) {
 		v.Announced.Announce(cloud.Notice{Machine: id, Reason: "its hardware is maintained"})
 	})

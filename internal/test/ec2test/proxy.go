@@ -69,19 +69,9 @@ type Fault struct {
 // test.
 func StartProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
-	p, err := RunProxy(tb.Context(), target)
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
-	}
-	tb.Cleanup(p.Stop)
-	return p
-}
-
-// RunProxy starts a proxy that the caller must stop. The context bounds the start only.
-func RunProxy(ctx context.Context, target string) (*Proxy, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
 	}
 	p := &Proxy{
 		URL:    "http://" + listener.Addr().String(),
@@ -94,7 +84,8 @@ func RunProxy(ctx context.Context, target string) (*Proxy, error) {
 		defer close(p.served)
 		p.server.Serve(listener) //nolint:errcheck // it ends by Close
 	}()
-	return p, nil
+	tb.Cleanup(p.Stop)
+	return p
 }
 
 // Stop ends the proxy and its connections. Calling it again does nothing.

@@ -70,7 +70,8 @@ func TestAUnitThatIsMadeAgainAndAgainRaisesNoLimit(t *testing.T) {
 		_, err = g.hold(t.Context(), lacking(), having(exists), preview, "", true) // it is made again
 		require.NoError(t, err)
 	}
-	_, err := g.hold(t.Context(), lacking("service-00", "service-01", "service-02", "service-03", "service-04", "service-05"), having(exists), nil, "", true)
+	set := lacking("service-00", "service-01", "service-02", "service-03", "service-04", "service-05")
+	_, err := g.hold(t.Context(), set, having(exists), nil, "", true)
 	over, held := errors.AsType[*LimitError](err)
 	require.True(t, held, "%v", err)
 	require.Equal(t, 41, over.Owned)

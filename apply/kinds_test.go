@@ -281,7 +281,8 @@ func TestAPruneFailsWhileTheKindsOfBeforeAreUnknown(t *testing.T) {
 			return err
 		}
 		require.ErrorIs(t, prune(), ErrNotSynced)
-		require.ErrorContains(t, prune(), "the ApplySet's parent ConfigMap/shop/all is new, or not as it was written, so it does not list the kinds of before")
+		require.ErrorContains(t, prune(),
+			"the ApplySet's parent ConfigMap/shop/all is new, or not as it was written, so it does not list the kinds of before")
 		s.parentShown("ConfigMap", "")
 		require.ErrorIs(t, prune(), ErrNotSynced, "it was made just now")
 

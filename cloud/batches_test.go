@@ -56,7 +56,9 @@ func TestSingleCallsAreMadeSomeAtATime(t *testing.T) {
 			s := &slow{Provider: single{fake}}
 			ids := []string{"unknown"}
 			for n := range 20 {
-				i, err := fake.LaunchInstance(t.Context(), cloud.LaunchConfig{Token: fmt.Sprint(n), ImageID: "image", InstanceType: "m5", SubnetID: "a"})
+				i, err := fake.LaunchInstance(t.Context(), cloud.LaunchConfig{
+					Token: fmt.Sprint(n), ImageID: "image", InstanceType: "m5", SubnetID: "a",
+				})
 				require.NoError(t, err)
 				ids = append(ids, i.ID)
 			}

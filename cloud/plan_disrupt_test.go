@@ -206,7 +206,8 @@ func TestAnAnnouncedEndGoesBeforeOtherDrains(t *testing.T) {
 // What a process has recorded of machines without Nodes counts for the next one until the cloud says
 // that they are gone, and does not make a list suspicious.
 func TestARecordedMachineCounts(t *testing.T) {
-	pool := cloud.Pool{Scope: scope, Size: 2, MinStandby: 2, Templates: []cloud.Template{{Name: "a", InstanceType: "m5.large", Zone: "zone-a", Hash: "1"}}}
+	template := cloud.Template{Name: "a", InstanceType: "m5.large", Zone: "zone-a", Hash: "1"}
+	pool := cloud.Pool{Scope: scope, Size: 2, MinStandby: 2, Templates: []cloud.Template{template}}
 	recorded := cloud.Recorded{Repaired: noon, Repairs: 3, Machines: []string{"i-8", "i-9"}}
 	seen := machines(t, "")
 	seen.Memory = recorded.Memory()

@@ -95,7 +95,8 @@ func (q *queue) DeleteMessageBatch(
 		return nil, q.err
 	}
 	if len(q.deletes) < 3 {
-		return &sqs.DeleteMessageBatchOutput{Failed: []types.BatchResultErrorEntry{{Code: awssdk.String("Bad"), Message: awssdk.String("too old")}}}, nil
+		failed := types.BatchResultErrorEntry{Code: awssdk.String("Bad"), Message: awssdk.String("too old")}
+		return &sqs.DeleteMessageBatchOutput{Failed: []types.BatchResultErrorEntry{failed}}, nil
 	}
 	return &sqs.DeleteMessageBatchOutput{}, nil
 }
@@ -121,7 +122,9 @@ func TestNoticesComeFromAQueue(t *testing.T) {
 	})
 	require.NoError(t, err)
 	n := &aws.Notices{SQS: client, URL: *made.QueueUrl}
-	_, err = client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: awssdk.String(fmt.Sprintf(spotEvent, "terminate"))})
+	_, err = client.SendMessage(t.Context(), &sqs.SendMessageInput{
+		QueueUrl: made.QueueUrl, MessageBody: awssdk.String(fmt.Sprintf(spotEvent, "terminate")),
+	})
 	require.NoError(t, err)
 	for range 2 {
 		messages, err := n.Receive(t.Context())

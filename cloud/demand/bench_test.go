@@ -20,7 +20,9 @@ func BenchmarkDemand(b *testing.B) {
 					"zone": zone,
 					"size": "16",
 				},
-				Allocatable: demand.Resources{CPU: 16_000, Memory: 64 * gi, EphemeralStorage: 100 * gi, Pods: 110, Extended: map[string]int64{"gpu": 8}},
+				Allocatable: demand.Resources{
+					CPU: 16_000, Memory: 64 * gi, EphemeralStorage: 100 * gi, Pods: 110, Extended: map[string]int64{"gpu": 8},
+				},
 			}}}})
 		}
 		return d

@@ -109,7 +109,8 @@ func volumeIn(p demand.Pod, zone string) demand.Pod {
 
 // volumeOn adds a volume of one node.
 func volumeOn(p demand.Pod, node string) demand.Pod {
-	p.Volumes = []demand.Volume{{Name: "claim", Nodes: []demand.NodeTerm{{Names: []demand.Requirement{{Operator: demand.In, Values: []string{node}}}}}}}
+	only := demand.Requirement{Operator: demand.In, Values: []string{node}}
+	p.Volumes = []demand.Volume{{Name: "claim", Nodes: []demand.NodeTerm{{Names: []demand.Requirement{only}}}}}
 	return p
 }
 

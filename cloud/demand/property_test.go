@@ -149,7 +149,8 @@ func (b batch) constrain(p *demand.Pod) {
 			{Labels: []demand.Requirement{{Key: "zone", Operator: demand.In, Values: []string{pick(b, "x", "y", "z", "nowhere")}}}},
 		}}
 		if b.one(4) {
-			v.Nodes = append(v.Nodes, demand.NodeTerm{Names: []demand.Requirement{{Operator: demand.In, Values: []string{pick(b, "node-0", "a-1")}}}})
+			only := demand.Requirement{Operator: demand.In, Values: []string{pick(b, "node-0", "a-1")}}
+			v.Nodes = append(v.Nodes, demand.NodeTerm{Names: []demand.Requirement{only}})
 		}
 		p.Volumes = append(p.Volumes, v)
 	}

@@ -41,7 +41,10 @@ func newStore() *store {
 		mode              *storagev1.VolumeBindingMode
 		zones             []string
 	}{
-		{"later", ebs, &later, nil}, {"later-x", ebs, &later, []string{"x"}}, {"later-xy", ebs, &later, []string{"x", "y"}}, {"now", ebs, &now, nil},
+		{"later", ebs, &later, nil},
+		{"later-x", ebs, &later, []string{"x"}},
+		{"later-xy", ebs, &later, []string{"x", "y"}},
+		{"now", ebs, &now, nil},
 		{"static", "kubernetes.io/no-provisioner", &later, nil},
 	} {
 		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: c.name}, Provisioner: c.provisioner, VolumeBindingMode: c.mode}
@@ -87,7 +90,8 @@ func (s *store) bound(name string, change func(*corev1.PersistentVolume)) {
 	v := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name},
 		Spec: corev1.PersistentVolumeSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: "now", Capacity: list("", "", "storage", "1Gi"),
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: "now", Capacity: list("", "", "storage", "1Gi"),
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: ebs, VolumeHandle: name}},
 			ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "volumes", Name: name},
 		},
@@ -142,9 +146,9 @@ func (s *store) kinds(suffix string) {
 }
 
 // kinds lists the claims of store.kinds, and one that does not exist.
-var claimKinds = []string{ //nolint:gochecknoglobals // a table
-	"free", "in-x", "in-xy", "nowhere", "label-y", "label-xz", "beta-y", "no-terms", "not-csi", "later", "later-x", "later-xy", "now", "static",
-	"no-class", "empty-class", "chosen", "binding", "lost", "absent",
+var claimKinds = []string{
+	"free", "in-x", "in-xy", "nowhere", "label-y", "label-xz", "beta-y", "no-terms", "not-csi", "later", "later-x", "later-xy", "now",
+	"static", "no-class", "empty-class", "chosen", "binding", "lost", "absent",
 }
 
 func zoned(zone string) *corev1.Node {
@@ -173,7 +177,7 @@ func mounting(name, node string, claims ...string) *corev1.Pod {
 }
 
 // limits are how many volumes the nodes of the tests take. node-z states none.
-var limits = map[string]*storagev1.CSINode{"node-x": attaches("node-x", 3), "node-y": attaches("node-y", 1)} //nolint:gochecknoglobals // a table
+var limits = map[string]*storagev1.CSINode{"node-x": attaches("node-x", 3), "node-y": attaches("node-y", 1)}
 
 func attaches(node string, count int32) *storagev1.CSINode {
 	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{

@@ -13,25 +13,24 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
-	"github.com/seed-9e1ffd66/trueup/internal/sim"
 )
 
 // planted are defects of programs in the field that concern machines. Each is put
 // between the parts of package cloud, or in the place of one.
-var planted = map[string]func(*sim.Pool){
-	"a launch without a token": func(p *sim.Pool) {
+var planted = map[string]func(*Pool){
+	"a launch without a token": func(p *Pool) {
 		p.Executor.Provider = &tokenless{Provider: p.Provider}
 	},
-	"a launch that is not recorded before the call": func(p *sim.Pool) {
+	"a launch that is not recorded before the call": func(p *Pool) {
 		p.Executor.Journal = unwritten{}
 	},
-	"an empty list is believed": func(p *sim.Pool) {
+	"an empty list is believed": func(p *Pool) {
 		see := &blind{Provider: p.Provider}
 		p.Executor.Provider = see
 		p.Observe = func(ctx context.Context) cloud.Observed { return p.Cluster.Observe(ctx, see, p.Memory) }
 		p.Pass = p.PassWith(forgetMissing)
 	},
-	"a failed list is an empty list": func(p *sim.Pool) {
+	"a failed list is an empty list": func(p *Pool) {
 		see := &blind{Provider: p.Provider}
 		p.Executor.Provider = see
 		p.Observe = func(ctx context.Context) cloud.Observed {
@@ -41,7 +40,7 @@ var planted = map[string]func(*sim.Pool){
 		}
 		p.Pass = p.PassWith(forgetMissing)
 	},
-	"every machine over its runtime is drained at once": func(p *sim.Pool) {
+	"every machine over its runtime is drained at once": func(p *Pool) {
 		p.Spec.MaxRuntime = 30 * time.Minute
 		p.Pass = p.PassWith(func(plan *cloud.Plan, seen cloud.Observed) {
 			for _, n := range seen.Nodes {
@@ -53,14 +52,14 @@ var planted = map[string]func(*sim.Pool){
 			}
 		})
 	},
-	"starts are limited to standby": func(p *sim.Pool) {
+	"starts are limited to standby": func(p *Pool) {
 		want := p.Want
 		p.Want = func(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) cloud.Want {
 			inner := want(pool, seen)
 			return func(m cloud.Memory) cloud.Want { return cloud.Want{Start: inner(m).Start} }
 		}
 	},
-	"needs are the sum of requests": func(p *sim.Pool) {
+	"needs are the sum of requests": func(p *Pool) {
 		p.Want = func(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) cloud.Want {
 			inner := p.Cluster.Want(pool, seen)
 			return func(m cloud.Memory) cloud.Want {
@@ -81,7 +80,7 @@ var planted = map[string]func(*sim.Pool){
 			}
 		}
 	},
-	"the overhead of DaemonSets is ignored": func(p *sim.Pool) {
+	"the overhead of DaemonSets is ignored": func(p *Pool) {
 		p.Cluster.Overhead = demand.Resources{CPU: 1000}
 		p.Want = func(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) cloud.Want {
 			inner := p.Cluster.Want(pool, seen)
@@ -92,7 +91,7 @@ var planted = map[string]func(*sim.Pool){
 			}
 		}
 	},
-	"a Node is opened before its machine is started": func(p *sim.Pool) {
+	"a Node is opened before its machine is started": func(p *Pool) {
 		p.Pass = p.PassWith(func(plan *cloud.Plan, _ cloud.Observed) {
 			for i, a := range plan.Actions {
 				if a.Verb == cloud.Start {
@@ -101,7 +100,7 @@ var planted = map[string]func(*sim.Pool){
 			}
 		})
 	},
-	"standby is written before the cloud has stopped": func(p *sim.Pool) {
+	"standby is written before the cloud has stopped": func(p *Pool) {
 		p.Executor.Provider = &optimist{Provider: p.Provider}
 		p.Pass = p.PassWith(func(plan *cloud.Plan, _ cloud.Observed) {
 			for i, a := range plan.Actions {
@@ -111,7 +110,7 @@ var planted = map[string]func(*sim.Pool){
 			}
 		})
 	},
-	"machines are stopped without a drain": func(p *sim.Pool) {
+	"machines are stopped without a drain": func(p *Pool) {
 		p.Pass = p.PassWith(func(plan *cloud.Plan, _ cloud.Observed) {
 			for i, a := range plan.Actions {
 				if a.Verb == cloud.Drain {
@@ -120,25 +119,25 @@ var planted = map[string]func(*sim.Pool){
 			}
 		})
 	},
-	"a crash between start and label is never repaired": func(p *sim.Pool) {
+	"a crash between start and label is never repaired": func(p *Pool) {
 		p.Pass = p.PassWith(func(plan *cloud.Plan, _ cloud.Observed) {
 			plan.Actions = slices.DeleteFunc(plan.Actions, func(a cloud.Action) bool { return a.Verb == cloud.Open })
 		})
 	},
-	"a machine that is not ready for a moment is taken for one that never was": func(p *sim.Pool) {
+	"a machine that is not ready for a moment is taken for one that never was": func(p *Pool) {
 		p.Observe = observing(p, func(n *cloud.NodeStatus) { n.Starting = n.State == cloud.StateRunning })
 	},
-	"a taint of the cloud hides a standby machine": func(p *sim.Pool) {
+	"a taint of the cloud hides a standby machine": func(p *Pool) {
 		p.Cluster.Passing = func(demand.Taint) bool { return false }
 	},
-	"the clock of a machine is compared with another": func(p *sim.Pool) {
+	"the clock of a machine is compared with another": func(p *Pool) {
 		p.Observe = observing(p, func(n *cloud.NodeStatus) {
 			if p.Cluster.Heard(n.ID).Before(n.LastStarted) {
 				n.Ready, n.NetworkReady, n.Starting = false, false, true
 			}
 		})
 	},
-	"a write on every pass": func(p *sim.Pool) {
+	"a write on every pass": func(p *Pool) {
 		p.Pass = p.PassWith(func(plan *cloud.Plan, seen cloud.Observed) {
 			for _, n := range seen.Nodes {
 				if n.State == cloud.StateStandby {
@@ -147,7 +146,7 @@ var planted = map[string]func(*sim.Pool){
 			}
 		})
 	},
-	"a pod on the Node of a stopped machine is not seen": func(p *sim.Pool) {
+	"a pod on the Node of a stopped machine is not seen": func(p *Pool) {
 		observe := p.Observe
 		p.Observe = func(ctx context.Context) cloud.Observed {
 			seen := observe(ctx)
@@ -157,7 +156,7 @@ var planted = map[string]func(*sim.Pool){
 			return seen
 		}
 	},
-	"a stale view after an own write": func(p *sim.Pool) {
+	"a stale view after an own write": func(p *Pool) {
 		observe := p.Observe
 		var last []cloud.LaunchIntent
 		p.Observe = func(ctx context.Context) cloud.Observed {
@@ -166,7 +165,7 @@ var planted = map[string]func(*sim.Pool){
 			return seen
 		}
 	},
-	"a zone without capacity blocks all": func(p *sim.Pool) {
+	"a zone without capacity blocks all": func(p *Pool) {
 		want := p.Want
 		p.Want = func(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) cloud.Want {
 			inner := want(pool, seen)
@@ -183,7 +182,7 @@ var planted = map[string]func(*sim.Pool){
 			}
 		})
 	},
-	"a machine that never joined counts as standby": func(p *sim.Pool) {
+	"a machine that never joined counts as standby": func(p *Pool) {
 		observe := p.Observe
 		p.Observe = func(ctx context.Context) cloud.Observed {
 			seen := observe(ctx)
@@ -193,7 +192,7 @@ var planted = map[string]func(*sim.Pool){
 			return seen
 		}
 	},
-	"a good machine is terminated when its list is old": func(p *sim.Pool) {
+	"a good machine is terminated when its list is old": func(p *Pool) {
 		p.Pass = p.PassWith(func(plan *cloud.Plan, _ cloud.Observed) {
 			for i, a := range plan.Actions {
 				if a.Verb == cloud.ForceStop || a.Verb == cloud.GiveUp {
@@ -239,13 +238,13 @@ func TestNothingPlantedIsNotFound(t *testing.T) {
 	}
 	t.Parallel()
 	for seed := uint64(1); seed <= 100; seed++ {
-		wrong, _ := history(t, seed, func(p *sim.Pool) { p.Pass = p.PassWith(func(*cloud.Plan, cloud.Observed) {}) })
+		wrong, _ := history(t, seed, func(p *Pool) { p.Pass = p.PassWith(func(*cloud.Plan, cloud.Observed) {}) })
 		require.Empty(t, wrong, "seed %d", seed)
 	}
 }
 
 // observing returns what a pass begins with, with a change of each running Node.
-func observing(p *sim.Pool, change func(*cloud.NodeStatus)) func(context.Context) cloud.Observed {
+func observing(p *Pool, change func(*cloud.NodeStatus)) func(context.Context) cloud.Observed {
 	observe := p.Observe
 	return func(ctx context.Context) cloud.Observed {
 		seen := observe(ctx)
@@ -272,7 +271,7 @@ func forgetMissing(plan *cloud.Plan, seen cloud.Observed) {
 
 // tokenless launches with a token of its own each time.
 type tokenless struct {
-	*sim.Provider
+	*Provider
 	n int64
 }
 
@@ -284,7 +283,7 @@ func (l *tokenless) LaunchInstances(ctx context.Context, config cloud.LaunchConf
 
 // blind believes that a machine is gone which the last list did not have.
 type blind struct {
-	*sim.Provider
+	*Provider
 	listed map[string]bool
 }
 
@@ -304,7 +303,7 @@ func (b *blind) GetInstances(ctx context.Context, ids []string) (map[string]clou
 }
 
 // optimist reports every machine as what it is about to be.
-type optimist struct{ *sim.Provider }
+type optimist struct{ *Provider }
 
 func (o *optimist) GetInstances(ctx context.Context, ids []string) (map[string]cloud.Instance, error) {
 	found, err := o.Provider.GetInstances(ctx, ids)

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-9e1ffd66/trueup/internal/sim"
 )
 
 var (
@@ -75,10 +73,10 @@ func TestOneSeedIsOneHistory(t *testing.T) {
 }
 
 // history runs one history, and returns what was wrong and the trace.
-func history(t *testing.T, seed uint64, plant func(*sim.Pool)) (wrong []string, trace string) {
+func history(t *testing.T, seed uint64, plant func(*Pool)) (wrong []string, trace string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := sim.NewPool(seed)
+		p := NewPool(seed)
 		if plant != nil {
 			plant(p)
 		}

@@ -6,8 +6,6 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-9e1ffd66/trueup/internal/sim"
 )
 
 // TestALifeEndsTheSameWhereverItIsCut cuts the life of a pool at each call that
@@ -17,12 +15,12 @@ func TestALifeEndsTheSameWhereverItIsCut(t *testing.T) {
 		t.Skip("long: a cut at each step")
 	}
 	t.Parallel()
-	undisturbed := life(t, sim.Cut{})
+	undisturbed := life(t, Cut{})
 	require.Empty(t, undisturbed.Wrong)
 	t.Logf("%d calls: %v", undisturbed.Calls, undisturbed.States)
 	cuts, same := 0, 0
 	for call := 1; call <= undisturbed.Calls; call++ {
-		for _, cut := range []sim.Cut{
+		for _, cut := range []Cut{
 			{Call: call, Kill: true}, {Call: call, Kill: true, Done: true}, {Call: call}, {Call: call, Done: true}, {Call: call, Twice: true},
 		} {
 			cuts++
@@ -36,9 +34,9 @@ func TestALifeEndsTheSameWhereverItIsCut(t *testing.T) {
 	fmt.Printf("figure pool_crash_boundaries_percent %d %%\n", 100*same/cuts)
 }
 
-func life(t *testing.T, cut sim.Cut) *sim.Script {
+func life(t *testing.T, cut Cut) *Script {
 	t.Helper()
-	s := sim.NewScript(cut)
+	s := NewScript(cut)
 	synctest.Test(t, func(t *testing.T) { s.Run(t.Context()) })
 	return s
 }

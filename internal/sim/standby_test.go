@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
-	"github.com/seed-9e1ffd66/trueup/internal/sim"
 )
 
 // TestStandbyThatIsKeptForPodsBreaksNoPromise repeats the histories while standby machines
@@ -17,7 +16,7 @@ func TestStandbyThatIsKeptForPodsBreaksNoPromise(t *testing.T) {
 	t.Parallel()
 	for seed := uint64(1); seed <= uint64(max(20, many()/5)); seed++ {
 		asked, began := 0, time.Time{}
-		wrong, trace := history(t, seed, func(p *sim.Pool) {
+		wrong, trace := history(t, seed, func(p *Pool) {
 			inner := p.Want
 			began = time.Now()
 			p.Spec.SurplusTTL = min(p.Spec.SurplusTTL, 5*time.Minute)

@@ -327,7 +327,8 @@ func TestAPartIsLookedAtWhenACheckIsDue(t *testing.T) {
 		{"another object", 0, func(*external.Pass) { w.checks.Forget("u2") }, nil, 5 * time.Minute},
 		{
 			"not wanted", 10 * time.Minute, func(p *external.Pass) { named(p, "mail").Wanted = false },
-			[]string{"zone", "records"}, 5 * time.Minute,
+			[]string{"zone", "records"},
+			5 * time.Minute,
 		},
 	} {
 		now = now.Add(step.after)

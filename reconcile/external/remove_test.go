@@ -24,7 +24,8 @@ func TestWhatIsNoLongerWantedIsRemovedByItsPolicy(t *testing.T) {
 		"a part": {func(w *world) { w.mail = false }, []string{"delete Mailbox/post"}, 3},
 		"two parts": {
 			func(w *world) { w.zone, w.records = false, false },
-			[]string{"delete Record/api", "delete Record/www", "delete Zone/example"}, 1,
+			[]string{"delete Record/api", "delete Record/www", "delete Zone/example"},
+			1,
 		},
 		"a thing":       {func(w *world) { w.names = []string{"api"} }, []string{"delete Record/www"}, 3},
 		"another name":  {func(w *world) { w.names = []string{"www", "app"} }, []string{"create Record/app", "delete Record/api"}, 4},

@@ -68,6 +68,7 @@ func (w *written) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // recording runs a test in virtual time, with a recorder that works.
 func recording(t *testing.T, test func(t *testing.T, e *kube.Events, to *written, log *bytes.Buffer)) {
+	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		to, log := &written{}, &bytes.Buffer{}
@@ -89,17 +90,17 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"} //nolint:gochecknoglobals // constant
+var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 
-func pod(name string) *metav1.ObjectMeta {
-	return &metav1.ObjectMeta{Namespace: "team", Name: name, UID: "u", ResourceVersion: "7"}
+func pod() *metav1.ObjectMeta {
+	return &metav1.ObjectMeta{Namespace: "team", Name: "a", UID: "u", ResourceVersion: "7"}
 }
 
 func TestAnEventIsOneThatTheServerTakes(t *testing.T) {
 	recording(t, func(t *testing.T, r *kube.Events, to *written, _ *bytes.Buffer) {
 		r.Record(schema.GroupVersionKind{Version: "v1", Kind: "Node"}, &metav1.ObjectMeta{Name: "a", UID: "u"},
 			kube.EventWarning, "Why", strings.Repeat("x", 1023)+"é")
-		r.Record(podKind, pod("a"), kube.EventNormal, "Why", "short")
+		r.Record(podKind, pod(), kube.EventNormal, "Why", "short")
 		synctest.Wait()
 		require.Len(t, to.events, 2)
 		e := to.events[0]
@@ -123,11 +124,11 @@ func TestAnEventIsOneThatTheServerTakes(t *testing.T) {
 // TestAnEventThatRepeatsIsASeries: its count is written once a minute, and not at rest.
 func TestAnEventThatRepeatsIsASeries(t *testing.T) {
 	recording(t, func(t *testing.T, r *kube.Events, to *written, _ *bytes.Buffer) {
-		record := func(note string) { r.Record(podKind, pod("a"), kube.EventWarning, "CrashLoop", note) }
+		record := func(note string) { r.Record(podKind, pod(), kube.EventWarning, "CrashLoop", note) }
 		for range 30 { // 5 minutes of a pod that goes to and fro
 			record("exit 1")
 			after(5 * time.Second)
-			r.Record(podKind, pod("a"), kube.EventNormal, "Ready", "ready")
+			r.Record(podKind, pod(), kube.EventNormal, "Ready", "ready")
 			after(5 * time.Second)
 		}
 		after(time.Minute)
@@ -151,7 +152,7 @@ func TestARepetitionIsKnownForTenMinutes(t *testing.T) {
 	recording(t, func(t *testing.T, r *kube.Events, to *written, _ *bytes.Buffer) {
 		for _, pause := range []time.Duration{0, 10*time.Minute - time.Second, 10*time.Minute + time.Second/2} {
 			after(pause)
-			r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+			r.Record(podKind, pod(), kube.EventNormal, "Moved", "n")
 			synctest.Wait()
 		}
 		require.Len(t, to.events, 2)
@@ -163,7 +164,7 @@ func TestARepetitionIsKnownForTenMinutes(t *testing.T) {
 func TestRepetitionsThatAreKnownAreBounded(t *testing.T) {
 	recording(t, func(t *testing.T, r *kube.Events, to *written, _ *bytes.Buffer) {
 		record := func(note string) {
-			r.Record(podKind, pod("a"), kube.EventNormal, "Moved", note)
+			r.Record(podKind, pod(), kube.EventNormal, "Moved", note)
 			synctest.Wait()
 		}
 		for i := range 10_000 {
@@ -184,13 +185,13 @@ func TestRepetitionsThatAreKnownAreBounded(t *testing.T) {
 // TestEventsThatDifferAreApart: another object, type, reason or note is another Event.
 func TestEventsThatDifferAreApart(t *testing.T) {
 	recording(t, func(t *testing.T, r *kube.Events, to *written, _ *bytes.Buffer) {
-		other := pod("a")
+		other := pod()
 		other.UID = "another"
-		r.Record(podKind, pod("a"), kube.EventNormal, "A", "n")
+		r.Record(podKind, pod(), kube.EventNormal, "A", "n")
 		r.Record(podKind, other, kube.EventNormal, "A", "n")
-		r.Record(podKind, pod("a"), kube.EventWarning, "A", "n")
-		r.Record(podKind, pod("a"), kube.EventNormal, "B", "n")
-		r.Record(podKind, pod("a"), kube.EventNormal, "A", "m")
+		r.Record(podKind, pod(), kube.EventWarning, "A", "n")
+		r.Record(podKind, pod(), kube.EventNormal, "B", "n")
+		r.Record(podKind, pod(), kube.EventNormal, "A", "m")
 		after(5 * time.Minute)
 		require.Len(t, to.events, 5)
 		require.Empty(t, to.series)
@@ -202,20 +203,20 @@ func TestEventsThatDifferAreApart(t *testing.T) {
 func TestAnEventThatIsRefusedIsLogged(t *testing.T) {
 	recording(t, func(t *testing.T, r *kube.Events, to *written, log *bytes.Buffer) {
 		to.refuses = errors.New("the namespace is going")
-		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+		r.Record(podKind, pod(), kube.EventNormal, "Moved", "n")
 		synctest.Wait()
 		require.Regexp(t, `msg="event not recorded" event=Moved error=".*the namespace is going"`, log.String())
 		to.refuses = nil
-		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+		r.Record(podKind, pod(), kube.EventNormal, "Moved", "n")
 		synctest.Wait()
 		require.Len(t, to.events, 1)
 
 		to.refuses = errors.New("e1 has expired")
-		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+		r.Record(podKind, pod(), kube.EventNormal, "Moved", "n")
 		after(2 * time.Minute)
 		require.Equal(t, 1, strings.Count(log.String(), "e1 has expired"), "it is not tried again")
 		to.refuses = nil
-		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+		r.Record(podKind, pod(), kube.EventNormal, "Moved", "n")
 		synctest.Wait()
 		require.Len(t, to.events, 2)
 	})
@@ -238,7 +239,7 @@ func TestAnEventThatIsCutShortIsNotLogged(t *testing.T) {
 		require.NoError(t, err)
 		var log bytes.Buffer
 		e := &kube.Events{Client: client, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		e.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+		e.Record(podKind, pod(), kube.EventNormal, "Moved", "n")
 		require.NoError(t, e.Start(ctx))
 		require.Error(t, ctx.Err())
 		require.Empty(t, log.String())
@@ -251,7 +252,7 @@ func TestEventsThatWaitAreBounded(t *testing.T) {
 	var log bytes.Buffer
 	e := &kube.Events{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	for range 1001 {
-		e.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+		e.Record(podKind, pod(), kube.EventNormal, "Moved", "n")
 	}
 	require.Equal(t, 1, strings.Count(log.String(), `msg="event queue full, event dropped" reason=Moved`))
 }

@@ -47,7 +47,7 @@ func TestAWriteThatHangsIsGivenUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- e.Start(ctx) }()
-		record := func(note string) { e.Record(podKind, pod("a"), kube.EventNormal, "Moved", note) }
+		record := func(note string) { e.Record(podKind, pod(), kube.EventNormal, "Moved", note) }
 		record("lost")
 		record("first")
 		after(20 * time.Second)

@@ -233,7 +233,8 @@ func (s *sites) pages() {
 		return s.kubectl("get", "configmaps", "-l", "example.com/site", "-o", "jsonpath={.items[*].data.text}") == "three two"
 	})
 	s.condition("good", "Ready", "True Ready")
-	events := s.kubectl("get", "events.events.k8s.io", "-o", `jsonpath={range .items[?(@.regarding.kind=="Site")]}{.reason} {.type} {.reportingController};{end}`)
+	events := s.kubectl("get", "events.events.k8s.io", "-o",
+		`jsonpath={range .items[?(@.regarding.kind=="Site")]}{.reason} {.type} {.reportingController};{end}`)
 	all := strings.Split(events, ";")
 	slices.Sort(all)
 	const undone = "OverrideUndone Normal example.com/site-operator"
@@ -295,7 +296,8 @@ func (s *sites) deleted() {
 	await.Eventually(s, "the other has gone", func() bool {
 		return s.kubectl("get", "configmap", "going-b", "--ignore-not-found") == ""
 	})
-	require.Equal(s, "ConfigMap/default/going-a: is being deleted, and its finalizers hold it", s.condition("going", "Reconciling", "True Terminating"))
+	require.Equal(s, "ConfigMap/default/going-a: is being deleted, and its finalizers hold it",
+		s.condition("going", "Reconciling", "True Terminating"))
 	s.kubectl("patch", "configmap", "going-a", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 	await.Eventually(s, "the site has gone", func() bool { return s.kubectl("get", "site", "going", "--ignore-not-found") == "" })
 }

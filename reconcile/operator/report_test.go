@@ -33,7 +33,8 @@ type server struct {
 }
 
 func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
-	code, body := http.StatusOK, `{"apiVersion":"v1","kind":"Status"}`
+	var body string
+	code := http.StatusOK
 	var sent struct {
 		Status                                               json.RawMessage
 		Reason, Type, ReportingController, ReportingInstance string

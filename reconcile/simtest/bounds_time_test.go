@@ -37,8 +37,8 @@ func TestTheTimeOfABound(t *testing.T) {
 	}{
 		"nothing happens": {func(*World) {}, 10 * time.Second},
 		"held up at once": {func(w *World) {
-			for _, each := range []time.Duration{3, 4, 2} {
-				w.hold(time.Now().Add(each * time.Second))
+			for _, each := range []time.Duration{3 * time.Second, 4 * time.Second, 2 * time.Second} {
+				w.hold(time.Now().Add(each))
 			}
 		}, 14 * time.Second},
 		"held up before": {func(w *World) {

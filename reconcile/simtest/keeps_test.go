@@ -42,7 +42,8 @@ func TestKeepsOthersKnowsWhoseAFieldIs(t *testing.T) {
 		}, false},
 		"another takes its key": {[]step{
 			{program, []string{"a"}, nil},
-			{another, []string{"a", "b"}, nil}, {another, []string{"a"}, nil},
+			{another, []string{"a", "b"}, nil},
+			{another, []string{"a"}, nil},
 		}, false},
 		"a user's key goes": {[]step{
 			{program, []string{"a"}, nil},
@@ -50,7 +51,9 @@ func TestKeepsOthersKnowsWhoseAFieldIs(t *testing.T) {
 			{program, []string{"a"}, nil},
 		}, false},
 		"its key, which another set": {[]step{
-			{program, []string{"a", "b"}, nil}, {another, []string{"a"}, nil}, {another, []string{"a", "b"}, nil},
+			{program, []string{"a", "b"}, nil},
+			{another, []string{"a"}, nil},
+			{another, []string{"a", "b"}, nil},
 			{program, []string{"a"}, nil},
 		}, false},
 		"the object goes": {[]step{{program, []string{"a"}, nil}, {another, []string{"a", "b"}, nil}, {program, nil, nil}}, false},

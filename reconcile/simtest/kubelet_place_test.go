@@ -129,7 +129,8 @@ func TestAForbiddenEvictionIsTriedAgainIfTheServerSaysSo(t *testing.T) {
 	const budgets = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets"
 	c.must("POST /api/v1/namespaces/shop/pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"app":"a"}}}`)
 	c.must("PATCH /api/v1/namespaces/shop/pods/a/status", `{"status":{"phase":"Running"}}`)
-	c.must("POST "+budgets, `{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"app":"a"}}}}`)
+	c.must("POST "+budgets,
+		`{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"app":"a"}}}}`)
 	evict := func() (after string, message any) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://simtest/api/v1/namespaces/shop/pods/a/eviction",
 			strings.NewReader(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"a"}}`))

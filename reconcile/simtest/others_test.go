@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"strings"
@@ -78,9 +79,7 @@ func (d deployer) wanted(name, image string) []simtest.Object {
 			"template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": runs(image)},
 		}},
 	}
-	for field, value := range secret {
-		all[1][field] = value
-	}
+	maps.Copy(all[1], secret)
 	for _, o := range all {
 		o["metadata"] = map[string]any{"name": name, "namespace": "shop"}
 	}

@@ -147,12 +147,12 @@ func TestDisturbancesAreLeftOutByName(t *testing.T) {
 	for ; !strings.Contains(trace(last), lost); last++ {
 		require.Less(t, last, uint64(60), "it is not that rare")
 	}
-	var traces string
+	var traces strings.Builder
 	for seed := uint64(1); seed <= last; seed++ {
-		traces += trace(seed, applytest.LoseAnswer)
+		traces.WriteString(trace(seed, applytest.LoseAnswer))
 	}
-	require.NotContains(t, traces, lost)
-	require.Contains(t, traces, ": lose ")
+	require.NotContains(t, traces.String(), lost)
+	require.Contains(t, traces.String(), ": lose ")
 }
 
 func TestASurveyGroupsWhatIsWrong(t *testing.T) {

@@ -17,9 +17,9 @@ import (
 )
 
 // spin is a program that never pauses, beside a goroutine that does.
-func spin(ctx context.Context, _ http.RoundTripper) error {
+func spin(ctx context.Context, _ http.RoundTripper) error { //nolint:unparam // a Scenario.Program returns an error
 	go func() { <-ctx.Done() }()
-	for ctx.Err() == nil { //nolint:revive // it only looks
+	for ctx.Err() == nil {
 	}
 	return nil
 }

@@ -15,10 +15,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
-
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
 func TestAKubeletIsHeardOfUnlessTheClusterSaysThatItIsSilent(t *testing.T) {
@@ -319,7 +318,8 @@ func TestASuccessorOfANodeIsNotRemoved(t *testing.T) {
 	t.Parallel()
 	client := server(t)
 	_, err := client.Resource(nodesResource).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "node"}, "spec": map[string]any{"providerID": "aws:///eu-west-1a/i-1"},
+		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "node"},
+		"spec": map[string]any{"providerID": "aws:///eu-west-1a/i-1"},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	m := &Marks{Client: client, Cluster: New(domain, platform, func([]string, bool) {}), Pool: Pool{Domain: domain, Name: "web"}}
@@ -389,7 +389,9 @@ func TestAPoolChangesTheValueOfItsTaint(t *testing.T) {
 	n.Spec.Taints = []corev1.Taint{{Key: "team", Value: "a", Effect: "NoSchedule"}, {Key: "team", Value: "a", Effect: "NoExecute"}}
 	step := &nodeStep{pass: &Pass{}, domain: domain, pool: &pool, view: read(n), now: started}
 	require.NoError(t, step.run(n))
-	require.Equal(t, []corev1.Taint{{Key: "team", Value: "b", Effect: "NoSchedule"}, {Key: "team", Value: "a", Effect: "NoExecute"}}, n.Spec.Taints)
+	require.Equal(t, []corev1.Taint{
+		{Key: "team", Value: "b", Effect: "NoSchedule"}, {Key: "team", Value: "a", Effect: "NoExecute"},
+	}, n.Spec.Taints)
 }
 
 // TestAPodThatWasMadeAgainIsNotEvicted has a pod of the same name as one that was seen.

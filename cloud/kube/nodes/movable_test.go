@@ -167,7 +167,7 @@ func TestAPodMovesWithItsVolumes(t *testing.T) {
 	p := mounting("data", "n")
 	p.OwnerReferences = replica("data", "n").OwnerReferences
 	c.SawPod(types.NamespacedName{Namespace: "team", Name: "data"}, p)
-	bind(c, "data", "x")
+	bind(c, "data")
 	c.SawBudgets()
 	move := func() (demand.Pod, demand.Node) {
 		var pod demand.Pod

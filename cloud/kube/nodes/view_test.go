@@ -19,7 +19,7 @@ var started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // domain and platform are those of the tests.
 const domain = Domain("stratos.sh")
 
-var platform = Zoned("aws", map[string]string{"k8s-app": "aws-node"}) //nolint:gochecknoglobals // constant
+var platform = Zoned("aws", map[string]string{"k8s-app": "aws-node"})
 
 func read(n *corev1.Node) View { return view(n, domain, platform) }
 

@@ -33,12 +33,12 @@ func mounting(name, node string) *corev1.Pod {
 	return p
 }
 
-// bind adds a claim with a volume in a zone.
-func bind(c *Cluster, name, zone string) {
+// bind adds a claim with a volume in zone x.
+func bind(c *Cluster, name string) {
 	c.SawVolume("pv-"+name, &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver}},
 		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}},
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"x"}}},
 		}}}},
 	}})
 	c.SawClaim(types.NamespacedName{Namespace: "team", Name: name}, &corev1.PersistentVolumeClaim{
@@ -71,7 +71,7 @@ func TestAPodWaitsForWhatItsClaimsSay(t *testing.T) {
 	require.Equal(t, 1, woken)
 	require.Equal(t, []string{"claim data does not exist"}, waiting(c)[0].Unmodelled)
 	woken = 0
-	bind(c, "data", "x")
+	bind(c, "data")
 	require.Equal(t, 2, woken, "its volume and its claim")
 	pod := waiting(c)[0]
 	require.Empty(t, pod.Unmodelled)
@@ -103,7 +103,7 @@ func TestANodeTakesAsManyVolumesAsItSays(t *testing.T) {
 		c.Read(func(s Snapshot) { pods = s.PodsOn("node") })
 		return pods
 	}
-	bind(c, "there", "x")
+	bind(c, "there")
 	c.SawPod(types.NamespacedName{Namespace: "team", Name: "there"}, mounting("there", "node"))
 	count := int32(7)
 	c.SawCSINode("node", &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
@@ -111,7 +111,7 @@ func TestANodeTakesAsManyVolumesAsItSays(t *testing.T) {
 	}}})
 	require.Nil(t, limit("node"), "no pod asks for a volume")
 	require.Empty(t, on()[0].Requests.Extended)
-	bind(c, "new", "x")
+	bind(c, "new")
 	c.SawPod(types.NamespacedName{Namespace: "team", Name: "new"}, mounting("new", ""))
 	resource := kube.AttachLimit(driver)
 	require.Equal(t, map[string]int64{resource: 7}, limit("node"))

@@ -70,10 +70,11 @@ func (a *Announced) Start(ctx context.Context) error {
 		if err == nil {
 			err = a.take(ctx, messages)
 		}
+		if ctx.Err() != nil { // an error is of the end
+			break
+		}
 		pause := receivePause
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case err != nil:
 			failures++
 			pause, _ = retryReceive.Next(failures)

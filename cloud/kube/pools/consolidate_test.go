@@ -25,7 +25,9 @@ type shared struct {
 func newShared() shared {
 	pool := func(name string) *Pool {
 		return &Pool{
-			Spec: cloud.Pool{ConsolidateAfter: time.Minute}, Nodes: nodes.Pool{Domain: domain, Name: name, UID: "uid-" + name}, Memory: &cloud.SharedMemory{},
+			Spec:   cloud.Pool{ConsolidateAfter: time.Minute},
+			Nodes:  nodes.Pool{Domain: domain, Name: name, UID: "uid-" + name},
+			Memory: &cloud.SharedMemory{},
 		}
 	}
 	s := shared{web: pool("web"), db: pool("db")}
@@ -43,7 +45,8 @@ func (s shared) node(name, pool string, change func(*corev1.Node), pods ...strin
 	n.Spec.ProviderID = "aws:///eu-west-1a/i-" + name
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	n.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
 	}
 	if change != nil {
 		change(n)
@@ -209,7 +212,8 @@ func TestPoolsTakeTurns(t *testing.T) {
 			now = started.Add(time.Duration(after) * time.Second)
 			_, late, done = s.consolidate(s.web)
 			require.Equal(t, want, late, "%d s later", after)
-			done([]cloud.Result{{Action: cloud.Action{Verb: cloud.Drain, Intent: cloud.Intent{Reason: cloud.ReasonUnderutilized}}}}) // one that goes on
+			goesOn := cloud.Action{Verb: cloud.Drain, Intent: cloud.Intent{Reason: cloud.ReasonUnderutilized}}
+			done([]cloud.Result{{Action: goesOn}})
 		}
 	}
 	s.web.Spec.Deleting = true

@@ -113,8 +113,10 @@ func (w *world) machine(n int) {
 	w.write(&corev1.Node{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        name,
-			Labels:      map[string]string{domain.PoolLabel(): "web", domain.StateLabel(): "standby", string(domain) + "/state-since": fmt.Sprint(n)},
+			Name: name,
+			Labels: map[string]string{
+				domain.PoolLabel(): "web", domain.StateLabel(): "standby", string(domain) + "/state-since": fmt.Sprint(n),
+			},
 			Annotations: map[string]string{domain.AttestedAnnotation(): `{"bootID":"b"}`},
 		},
 		Spec: corev1.NodeSpec{ProviderID: "fake:///zone-a/" + i.ID, Unschedulable: true, Taints: []corev1.Taint{domain.StandbyTaint()}},

@@ -24,7 +24,8 @@ func execute(args ...string) (code int, stdout, stderr string) {
 func TestWrongFlagsAreNamedAllAtOnce(t *testing.T) {
 	t.Setenv("STRATOS_CLUSTER_CIDR", "10.0.0.0")
 	code, _, stderr := execute("--cluster-endpoint", "http://a", "--cluster-ca", "s3cret?", "--cloud-provider", "gcp",
-		"--aws-rate-limit-qps", "0.01", "--metrics-bind-address", "8080", "--graceful-shutdown-timeout", "0s", "--interruption-queue", "interruptions")
+		"--aws-rate-limit-qps", "0.01", "--metrics-bind-address", "8080", "--graceful-shutdown-timeout", "0s",
+		"--interruption-queue", "interruptions")
 	require.Equal(t, program.ExitUsage, code)
 	for _, want := range []string{
 		`--cluster-name: is not set`, `--cluster-endpoint: is "http://a", must be a URL with https`, `--cluster-ca: is "(hidden)", must be a certificate as PEM`, `STRATOS_CLUSTER_CIDR: is "10.0.0.0"`,

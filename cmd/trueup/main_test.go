@@ -101,7 +101,8 @@ func TestANumberThatCannotBeIsRefused(t *testing.T) {
 		"--interval=0s": "--interval: is 0s, must be above 0", "--limit=-1": "--limit: is -1, must be 0 or more",
 	} {
 		var out, errs bytes.Buffer
-		require.Equal(t, program.ExitUsage, program.Run(t.Context(), command(nil), []string{"watch", "-f", t.TempDir(), "--part", "a", flag}, &out, &errs))
+		status := program.Run(t.Context(), command(nil), []string{"watch", "-f", t.TempDir(), "--part", "a", flag}, &out, &errs)
+		require.Equal(t, program.ExitUsage, status)
 		require.Contains(t, errs.String(), want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +46,8 @@ func simulated(t *testing.T, args ...string) simtest.Scenario {
 	s.Program = func(ctx context.Context, net http.RoundTripper) error {
 		c := command(net) //nolint:contextcheck // Run gives it the context
 		c.SetIn(strings.NewReader(""))
-		status := program.Run(ctx, c, append(args, "--kubeconfig", config, "--filename", set.Folder, "--part", "shop", "--limit", "1000"), io.Discard, io.Discard)
+		all := slices.Concat(args, []string{"--kubeconfig", config, "--filename", set.Folder, "--part", "shop", "--limit", "1000"})
+		status := program.Run(ctx, c, all, io.Discard, io.Discard)
 		if status == program.ExitUsage {
 			return fmt.Errorf("%v ends with status %d", args, status)
 		}

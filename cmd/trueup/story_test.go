@@ -459,7 +459,8 @@ spec:
   selector: {matchLabels: {app: slow}}
   template: {metadata: {labels: {app: slow}}, spec: {containers: [{name: main, image: example.com/slow}]}}
 `)
-	b.file("late.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: late, annotations: {trueup.dev/depends-on: Deployment.apps/NS/slow}}}")
+	b.file("late.yaml",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: late, annotations: {trueup.dev/depends-on: Deployment.apps/NS/slow}}}")
 	require.Regexp(b, `shop: \d created, 1 refused\n`, b.on(statusCluster, "apply", "--timeout", "1m"))
 	for _, name := range []string{"slow.yaml", "late.yaml"} {
 		require.NoError(b, os.Remove(filepath.Join(b.shop, name)))

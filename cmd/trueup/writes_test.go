@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,8 @@ import (
 // policyStory is an object that is only created, and one that another program writes.
 func policyStory(b *bench) {
 	policy := func(name, policy, value string) {
-		b.file(name+".yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+", annotations: {trueup.dev/policy: "+policy+"}}, data: {key: \""+value+"\"}}")
+		b.file(name+".yaml", fmt.Sprintf(
+			"{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, annotations: {trueup.dev/policy: %s}}, data: {key: %q}}", name, policy, value))
 	}
 	policy("seed", "create-only", "1")
 	policy("theirs", "leave-out", "1")
@@ -41,13 +43,15 @@ func policyStory(b *bench) {
 	} {
 		require.Contains(b, text, want)
 	}
-	require.Contains(b, b.on(program.ExitUsage, "plan", "--out", filepath.Join(b.TempDir(), "plan")), "is not written, because not all of the plan is known")
+	require.Contains(b, b.on(program.ExitUsage, "plan", "--out", filepath.Join(b.TempDir(), "plan")),
+		"is not written, because not all of the plan is known")
 	for _, name := range []string{"mistyped", "label", "none"} {
 		require.NoError(b, os.Remove(filepath.Join(b.shop, name+".yaml")))
 	}
 	policy("seed", "create_only", "2")
 	text = b.on(program.ExitUsage, "apply")
-	require.Contains(b, text, `seed.yaml:1: ConfigMap seed: metadata.annotations: trueup.dev/policy is "create_only", must be create-only or leave-out`)
+	require.Contains(b, text,
+		`seed.yaml:1: ConfigMap seed: metadata.annotations: trueup.dev/policy is "create_only", must be create-only or leave-out`)
 	require.Equal(b, "1", b.value("seed"))
 }
 
@@ -85,7 +89,8 @@ spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name
 	require.NotContains(b, text, "update Job")
 	require.Contains(b, b.on(statusCluster, "apply"), "Job.batch/"+b.ns+"/once: ")
 	require.Equal(b, "example.com/one", image())
-	require.Contains(b, b.on(program.ExitUsage, "apply", "--recreate", "jobz"), `--recreate: is "jobz", must be a kind that the cluster serves`)
+	require.Contains(b, b.on(program.ExitUsage, "apply", "--recreate", "jobz"),
+		`--recreate: is "jobz", must be a kind that the cluster serves`)
 	require.Contains(b, b.on(statusDiffers, "diff", "--recreate", "job"), "recreate Job.batch/"+b.ns+"/once")
 	file := filepath.Join(b.TempDir(), "plan")
 	b.on(statusDiffers, "plan", "--out", file, "--recreate", "jobs.batch")
@@ -122,11 +127,13 @@ spec:
 	}
 	b.on(0, "apply", "--wait")
 	require.NoError(b, os.Remove(filepath.Join(b.shop, "b.yaml")))
-	require.Contains(b, b.on(program.ExitUsage, "prune", "--cascade", "later"), `--cascade: is "later", must be background, foreground or orphan`)
+	require.Contains(b, b.on(program.ExitUsage, "prune", "--cascade", "later"),
+		`--cascade: is "later", must be background, foreground or orphan`)
 	text := b.on(statusHeld, "prune", "--release")
 	require.Contains(b, text, "- release ConfigMap/"+b.ns+"/b\n")
 	require.Contains(b, text, "to release it: --approve ")
-	require.Contains(b, b.on(statusHeld, "prune", "--approve", b.digest), "the deletions that are held now have the digest", "to release is not to delete")
+	require.Contains(b, b.on(statusHeld, "prune", "--approve", b.digest),
+		"the deletions that are held now have the digest", "to release is not to delete")
 	require.Equal(b, "1", b.value("b"))
 	b.on(statusHeld, "prune", "--release")
 	require.Contains(b, b.on(0, "prune", "--release", "--approve", b.digest), "shop: 1 released\n")

@@ -38,13 +38,14 @@ func starting(reason string) *corev1.Pod {
 func said(p *pass) string {
 	phase, message := p.phase(p.job)
 	p.conditions(p.job)
-	text := strings.TrimSpace(fmt.Sprint(phase, " ", message))
+	var text strings.Builder
+	text.WriteString(strings.TrimSpace(fmt.Sprint(phase, " ", message)))
 	for _, kind := range []string{conditionReady, conditionFinished} {
 		if c := meta.FindStatusCondition(p.job.Status.Conditions, kind); c != nil {
-			text += fmt.Sprintf("; %s %s %s", c.Type, c.Status, c.Reason)
+			fmt.Fprintf(&text, "; %s %s %s", c.Type, c.Status, c.Reason)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // TestTheStatusSaysHowFarARunIs has one run, of the job itself or of its schedule.

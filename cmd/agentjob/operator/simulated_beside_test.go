@@ -24,12 +24,12 @@ func besideSchedule() simtest.Scenario {
 		}
 	}
 	s.Edit = func(w *simtest.World) {
-		switch act := w.Random.IntN(4); {
-		case act == 0:
+		switch w.Random.IntN(4) {
+		case 0:
 			_ = w.Update("agentroles.thurkube.thurbeen.eu", "team", "role", func(o simtest.Object) { // it exists
 				o.Set([]any{fmt.Sprint("Bash(", w.Random.IntN(3), ")")}, "spec", "allowedTools")
 			})
-		case act == 1:
+		case 1:
 			_ = w.Update(simulatedJobs, "team", "cron", func(o simtest.Object) { // it exists
 				o.Set(o.Field("spec", "suspend") != true, "spec", "suspend")
 			})

@@ -3,6 +3,7 @@ package operator //nolint:testpackage // it shares the scenario of the program
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -161,9 +162,7 @@ func TestCausesInASimulatedWorld(t *testing.T) {
 func podOf(job simtest.Object) simtest.Object {
 	labels, _ := job.Field("spec", "template", "metadata", "labels").(map[string]any)
 	all := map[string]any{"batch.kubernetes.io/job-name": job.Name()}
-	for name, value := range labels {
-		all[name] = value
-	}
+	maps.Copy(all, labels)
 	return simtest.Object{
 		"apiVersion": "v1", "kind": "Pod", "spec": job.Field("spec", "template", "spec"),
 		"metadata": map[string]any{"namespace": "team", "name": "j0-pod", "labels": all, "ownerReferences": []any{map[string]any{

@@ -28,7 +28,7 @@ func ours(kind, name string, spec map[string]any) simtest.Object {
 }
 
 // Each world has the same definitions, which are read once.
-var definedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknoglobals // constant
+var definedKinds = sync.OnceValue(func() []simtest.Kind {
 	kinds, err := upstream.Definitions("../internal/crds/*.yaml")
 	if err != nil {
 		panic(err)
@@ -37,7 +37,7 @@ var definedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknoglob
 })
 
 // Each world has the rights that the program ships with.
-var shippedRights = sync.OnceValue(func() func(applytest.Request) error { //nolint:gochecknoglobals // constant
+var shippedRights = sync.OnceValue(func() func(applytest.Request) error {
 	text, err := Manifests{Image: "i"}.YAML()
 	if err != nil {
 		panic(err)

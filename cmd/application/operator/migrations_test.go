@@ -25,7 +25,8 @@ func migrated(b *bench) {
 	require.Equal(b, "app:1 migrates-db migrates true", job("containers[0].image")+" "+job("containers[0].envFrom[*].secretRef.name")+" "+
 		job("serviceAccountName")+" "+job("securityContext.runAsNonRoot"))
 	require.Equal(b, "migrates", b.get("endpoints", "migrates", ".metadata.name"))
-	require.Len(b, strings.Fields(b.get("endpoints", "migrates", ".subsets[*].addresses[*].targetRef.name")), 1, "the Service has no pod of the Job")
+	pods := strings.Fields(b.get("endpoints", "migrates", ".subsets[*].addresses[*].targetRef.name"))
+	require.Len(b, pods, 1, "the Service has no pod of the Job")
 
 	b.preview("migrates-7", "migrates", 7, ", imageRef: 'app:pr'")
 	b.previewPhase("migrates-7", "Running")

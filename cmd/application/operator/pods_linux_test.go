@@ -109,7 +109,7 @@ func newLive(t *testing.T) *live {
 		Images: map[string]podtest.Image{"app:1": app, "app:3": app, "postgrest/postgrest:v12.2.3": rest}, Hosts: hosts,
 	})
 	hosts["auth.example.com"] = node.Address()
-	front.Listener, err = net.Listen("tcp", node.Address()+":443")
+	front.Listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", node.Address()+":443")
 	require.NoError(t, err)
 	front.StartTLS()
 	t.Cleanup(front.Close)

@@ -132,7 +132,9 @@ func hangingParentGivesNoClaim(r *rivals) {
 	r.evil.eventually("it is seen", func() bool { return r.evil.get("app", r.app, ".status.phase") != "" })
 	r.evil.in("patch", "app", r.app, "--type=json", "-p", `[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/hold"}]`)
 	r.evil.in("delete", "app", r.app, "--wait=false")
-	r.evil.eventually("its deletion is seen", func() bool { return r.evil.get("app", r.app, ".metadata.finalizers") == `["example.com/hold"]` })
+	r.evil.eventually("its deletion is seen", func() bool {
+		return r.evil.get("app", r.app, ".metadata.finalizers") == `["example.com/hold"]`
+	})
 	r.wants(r.evil)
 	require.Equal(r, "ParentNotFound", r.decided(r.evil))
 	r.team.app(r.app, "")

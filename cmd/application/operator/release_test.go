@@ -149,7 +149,8 @@ func TestTheStatusRecordsWhichMigrationsHaveRun(t *testing.T) {
 	app = migrating(release)
 	app.Status.Migrations.Failed = "another"
 	p = w.newPass(w.application(app))
-	require.Equal(t, v1alpha1.MigrationsStatus{Done: []string{release}, Image: app.Spec.ImageRef}, record(app.Status).Migrations, "what has failed may be tried again")
+	again := v1alpha1.MigrationsStatus{Done: []string{release}, Image: app.Spec.ImageRef}
+	require.Equal(t, again, record(app.Status).Migrations, "what has failed may be tried again")
 	p.held = true
 	require.Empty(t, record(app.Status).Migrations.Image, "it is not rolled out")
 	app.Spec.Database.Migrations.Engine = ""

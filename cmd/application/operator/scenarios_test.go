@@ -195,8 +195,8 @@ func drift(b *bench) {
 			`jsonpath={range .items[?(@.reason=="OverrideUndone")]}{.regarding.kind} {.note}{"\n"}{end}`)
 	}
 	b.eventually("it is said", func() bool {
-		return strings.Contains(notes(), "Application Deployment.apps/"+b.name+`/drift: .spec.template.spec.containers[name="app"].resources.limits.memory`+
-			" was changed by kubectl-set; set back\n")
+		return strings.Contains(notes(), "Application Deployment.apps/"+b.name+
+			`/drift: .spec.template.spec.containers[name="app"].resources.limits.memory`+" was changed by kubectl-set; set back\n")
 	})
 	require.Equal(b, "512Mi", b.get("deployment", "drift", ".spec.template.spec.containers[0].resources.limits.memory"))
 	require.Contains(b, notes(), "Application Service/"+b.name+`/drift: .spec.selector was changed by kubectl-patch; set back`)

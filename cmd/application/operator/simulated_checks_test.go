@@ -111,7 +111,7 @@ func managed(o simtest.Object) bool {
 }
 
 // childKinds are the kinds of the children of an Application.
-var childKinds = []string{ //nolint:gochecknoglobals // constant
+var childKinds = []string{
 	"secrets", "configmaps", "serviceaccounts", "services", "deployments.apps", jobsKind, "horizontalpodautoscalers.autoscaling",
 	"ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io",
 }

@@ -105,10 +105,10 @@ func runJob(w *simtest.World, job simtest.Object) {
 		if pod.Owner() != job.UID() {
 			continue
 		}
-		switch phase := pod.Field("status", "phase"); {
-		case phase == "Succeeded":
+		switch pod.Field("status", "phase") {
+		case "Succeeded":
 			end("Complete")
-		case phase == "Failed":
+		case "Failed":
 			end("Failed")
 		}
 		return

@@ -52,11 +52,12 @@ type platform struct {
 }
 
 // Each world has the same kinds, which are read once.
-var servedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknoglobals // constant
+var servedKinds = sync.OnceValue(func() []simtest.Kind {
 	kinds, err := upstream.Kinds(
 		scheme.Scheme, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}, &rbacv1.RoleBinding{}, &corev1.Secret{},
-		&corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.Service{}, &corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &batchv1.Job{},
-		&autoscalingv2.HorizontalPodAutoscaler{}, &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
+		&corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.Service{}, &corev1.Pod{},
+		&appsv1.Deployment{}, &appsv1.ReplicaSet{}, &batchv1.Job{}, &autoscalingv2.HorizontalPodAutoscaler{},
+		&networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
 	)
 	if err != nil {
 		panic(err)
@@ -69,7 +70,7 @@ var servedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknogloba
 })
 
 // Each world has the rights that the program ships with.
-var shippedRights = sync.OnceValue(func() func(applytest.Request) error { //nolint:gochecknoglobals // constant
+var shippedRights = sync.OnceValue(func() func(applytest.Request) error {
 	text, err := application.Manifests{Image: "i", BaseDomain: "example.com"}.YAML()
 	if err != nil {
 		panic(err)

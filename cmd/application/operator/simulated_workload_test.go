@@ -71,7 +71,8 @@ func (p *platform) pods(w *simtest.World, a app, d simtest.Object, password stri
 	}
 	running := 0.0
 	for _, pod := range w.AllStored("pods") {
-		if pod.Namespace() != a.Namespace() || pod.Label(v1alpha1.LabelOwner) != a.UID() || migrates(pod) || pod.Field("status", "phase") != "Running" {
+		if pod.Namespace() != a.Namespace() || pod.Label(v1alpha1.LabelOwner) != a.UID() || migrates(pod) ||
+			pod.Field("status", "phase") != "Running" {
 			continue
 		}
 		running++

@@ -3,6 +3,7 @@ package operator //nolint:testpackage // a pass is given what it has seen
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,15 +19,16 @@ func said(p *pass) string {
 	var s v1alpha1.ApplicationStatus
 	deployment, ingress := p.fillWorkload(&s)
 	p.fillReady(&s, deployment, ingress)
-	text := string(s.Phase)
+	var text strings.Builder
+	text.WriteString(string(s.Phase))
 	for _, kind := range []string{v1alpha1.ConditionDeployment, v1alpha1.ConditionIngress, v1alpha1.ConditionReady} {
 		c := meta.FindStatusCondition(s.Conditions, kind)
-		text += fmt.Sprintf("; %s %s", c.Type, c.Reason)
+		fmt.Fprintf(&text, "; %s %s", c.Type, c.Reason)
 		if kind == v1alpha1.ConditionReady && c.Message != "" {
-			text += ": " + c.Message
+			text.WriteString(": " + c.Message)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // TestTheStatusSaysWhyAWorkloadDoesNotStart: a usual step of a start is no reason of its own.
@@ -115,7 +117,8 @@ func TestSettingsWithoutEffectAreNamed(t *testing.T) {
 		require.Empty(t, notes(nothing, c.enable), name)
 	}
 	origins := func(s *v1alpha1.ApplicationSpec) { s.CORS.Origins = []v1alpha1.Origin{"https://a.example.com"} }
-	require.Equal(t, []string{"spec.cors.origins has no effect while spec.storage.enabled and spec.auth.enabled are false"}, notes(origins, nothing))
+	without := "spec.cors.origins has no effect while spec.storage.enabled and spec.auth.enabled are false"
+	require.Equal(t, []string{without}, notes(origins, nothing))
 	require.Empty(t, notes(origins, storage))
 	require.Empty(t, notes(origins, auth))
 	raw := func(s *v1alpha1.ApplicationSpec) { s.Database.Migrations.Engine = v1alpha1.Raw }

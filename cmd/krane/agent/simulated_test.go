@@ -101,8 +101,8 @@ func simulated(t *testing.T, change func(*simulatedRegion, *simtest.Scenario)) f
 		s := simtest.Scenario{
 			Kinds: simulatedKinds(), Machinery: machinery, Rights: rights,
 			Program: func(ctx context.Context, net http.RoundTripper) error {
-				p.plane.Open()
-				p.note()
+				p.plane.Open() //nolint:contextcheck // the control plane has a context of its own
+				p.note()       //nolint:contextcheck // the control plane has a context of its own
 				a := &agent.Agent{
 					Config: p.config(), Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Control: p.plane.Link(net),
 					Logger: slog.New(slog.DiscardHandler),

@@ -113,10 +113,12 @@ func (p *simulatedRegion) bounds() []within {
 				w.Within(70*time.Second, "what was stopped comes back with a backup", func(w *simtest.World) bool { return !made("web-2")(w) })
 			})
 		}, 0, nil},
-		{15 * time.Minute, "the row of a policy vanishes", func(*simtest.World) { p.vanish(1) }, 24 * time.Minute,
+		{
+			15 * time.Minute, "the row of a policy vanishes", func(*simtest.World) { p.vanish(1) }, 24 * time.Minute,
 			func(w *simtest.World) bool {
 				return w.Object("ciliumnetworkpolicies.cilium.io", "shop-1", "rule-1") == nil
-			}},
+			},
+		},
 	}
 }
 

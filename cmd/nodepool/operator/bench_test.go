@@ -559,11 +559,11 @@ func (b *bench) events(kind, name string) (reasons []string) {
 	return reasons
 }
 
-// notes returns the notes of the Events with that reason about an object of the scenario.
-func (b *bench) notes(kind, name, reason string) (notes []string) {
+// noMachineFits returns the notes of the Events with that reason about a pod of the scenario.
+func (b *bench) noMachineFits(pod string) (notes []string) {
 	b.Helper()
-	for _, e := range b.eventsAbout(kind, name) {
-		if e.Reason == reason {
+	for _, e := range b.eventsAbout("Pod", pod) {
+		if e.Reason == "NoMachineFits" {
 			notes = append(notes, e.Note)
 		}
 	}

@@ -1,4 +1,4 @@
-package operator
+package operator_test
 
 import (
 	"testing"
@@ -7,11 +7,12 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 )
 
 func localRegion(t *testing.T, dir string) cloud.Provider {
 	t.Helper()
-	region, err := Local{Dir: dir, Command: "sleep 1000"}.Open(t.Context(), LocalRegion, nil)
+	region, err := operator.Local{Dir: dir, Command: "sleep 1000"}.Open(t.Context(), operator.LocalRegion, nil)
 	require.NoError(t, err)
 	return region.Provider
 }

@@ -87,15 +87,16 @@ func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {
 		sameStatus(&v1alpha1.NodePoolStatus{}, &v1alpha1.NodePoolStatus{Repairs: recorded}),
 		"it is written also when nothing else is new",
 	)
-	require.False(
-		t,
-		sameStatus(&v1alpha1.NodePoolStatus{Machines: []v1alpha1.Machine{{ID: "i-1"}}}, &v1alpha1.NodePoolStatus{Machines: []v1alpha1.Machine{{ID: "i-2"}}}),
-		"so are the machines without a Node",
-	)
+	without := func(id string) *v1alpha1.NodePoolStatus {
+		return &v1alpha1.NodePoolStatus{Machines: []v1alpha1.Machine{{ID: id}}}
+	}
+	require.False(t, sameStatus(without("i-1"), without("i-2")), "so are the machines without a Node")
 	next := &poolMemory{}
 	status := &v1alpha1.NodePoolStatus{Repairs: recorded, Machines: []v1alpha1.Machine{
-		{ID: "i-1", State: "running", CloudState: "running"}, {ID: "i-2", State: "terminating", CloudState: "running"},
-		{ID: "i-3", State: "warmup", CloudState: "shutting-down"}, {ID: "i-4", State: "warmup"},
+		{ID: "i-1", State: "running", CloudState: "running"},
+		{ID: "i-2", State: "terminating", CloudState: "running"},
+		{ID: "i-3", State: "warmup", CloudState: "shutting-down"},
+		{ID: "i-4", State: "warmup"},
 	}}
 	next.recall(status)
 	memory := next.Begin()

@@ -150,7 +150,7 @@ func passesOverAFullPool(s *stage) {
 	s.eventually("the pool says so", func() bool { return s.condition("Full").Reason == "PoolFull" })
 	pod("second")
 	s.eventReported("Pod", "second", "NoMachineFits")
-	require.Contains(s, s.notes("Pod", "second", "NoMachineFits")[0], "PoolFull: it has 1 of 1 machines")
+	require.Contains(s, s.noMachineFits("second")[0], "PoolFull: it has 1 of 1 machines")
 	other.class()
 	other.pool("poolSize: 1, minStandby: 0, scaleDown: {enabled: false}, " + other.template(", labels: {team: full}"))
 	s.eventually("the second runs", func() bool { return s.bound() == 2 })

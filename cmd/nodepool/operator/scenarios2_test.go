@@ -334,7 +334,7 @@ func impossiblePods(s *stage) {
 	s.eventually("it runs", func() bool { return s.bound() == 1 && s.counts() == [3]int32{3, 1, 4} })
 	require.Len(s, s.operator.started(s.bench), 1)
 	// The reasons change when a pool of another scenario comes or goes.
-	notes := s.notes("Pod", "huge", "NoMachineFits")
+	notes := s.noMachineFits("huge")
 	require.Len(s, slices.Compact(slices.Sorted(slices.Values(notes))), len(notes), "the same is said once: %q", notes)
 }
 

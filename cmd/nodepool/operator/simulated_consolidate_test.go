@@ -181,7 +181,9 @@ func TestAJobIsNotInterrupted(t *testing.T) {
 		w.After(10*time.Minute-time.Second, func() {
 			for _, p := range w.Objects("pods") {
 				_ = w.Update("pods", "team", p.Name(), func(o simtest.Object) { // it exists
-					o.Set([]any{map[string]any{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": true}}, "metadata", "ownerReferences")
+					o.Set([]any{map[string]any{
+						"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": true,
+					}}, "metadata", "ownerReferences")
 				})
 			}
 		})

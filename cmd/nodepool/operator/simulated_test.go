@@ -64,7 +64,7 @@ type sizeFrom struct {
 }
 
 // Each world has the same definitions, which are read once.
-var definedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknoglobals // constant
+var definedKinds = sync.OnceValue(func() []simtest.Kind {
 	kinds, err := upstream.Definitions("../internal/crds/*.yaml")
 	if err != nil {
 		panic(err)
@@ -73,7 +73,7 @@ var definedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknoglob
 })
 
 // Each world has the rights that the program ships with.
-var shippedRights = sync.OnceValue(func() func(applytest.Request) error { //nolint:gochecknoglobals // constant
+var shippedRights = sync.OnceValue(func() func(applytest.Request) error {
 	text, err := operator.Manifests{Image: "i", ClusterName: "c", Region: "home-1"}.YAML()
 	if err != nil {
 		panic(err)
@@ -87,7 +87,10 @@ var shippedRights = sync.OnceValue(func() func(applytest.Request) error { //noli
 
 // newPooled makes a world without objects of a user.
 func newPooled() (*pooled, simtest.Scenario) {
-	p := &pooled{virtualCloud: &virtualCloud{}, sizes: map[string][]sizeFrom{}, removed: map[string]time.Time{}, opened: map[string]time.Time{}}
+	p := &pooled{
+		virtualCloud: &virtualCloud{},
+		sizes:        map[string][]sizeFrom{}, removed: map[string]time.Time{}, opened: map[string]time.Time{},
+	}
 	p.Cloud.Zones = map[string]string{"subnet-a": "home-1a", "subnet-b": "home-1b"}
 	p.OnCall = p.judge
 	s := simtest.Scenario{
@@ -120,7 +123,9 @@ func newPooled() (*pooled, simtest.Scenario) {
 			}
 			return o.Start(ctx)
 		},
-		Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{Up: p.Up}.Act, simtest.NodeController{}.Act, simtest.ReplicaSets, establish, p.note},
+		Actors: []func(*simtest.World, simtest.Change){
+			simtest.Kubelet{Up: p.Up}.Act, simtest.NodeController{}.Act, simtest.ReplicaSets, establish, p.note,
+		},
 		Habits: p.Habits(),
 		// A backup from before a pool leaves machines without a pool, and one from before a
 		// launch has its token used again.
@@ -201,7 +206,8 @@ func editPools(w *simtest.World) {
 	if dice.IntN(2) == 0 {
 		spec["weight"] = dice.IntN(3)
 		spec["disruption"] = []any{
-			map[string]any{"consolidateAfter": "1m"}, map[string]any{"consolidateAfter": "30s", "budgets": []any{map[string]any{"nodes": "50%"}}},
+			map[string]any{"consolidateAfter": "1m"},
+			map[string]any{"consolidateAfter": "30s", "budgets": []any{map[string]any{"nodes": "50%"}}},
 			map[string]any{"consolidateAfter": "2m", "budgets": []any{map[string]any{"nodes": "0", "schedule": "0 * * * *", "duration": "10m"}}},
 		}[dice.IntN(3)]
 	}

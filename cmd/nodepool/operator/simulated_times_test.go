@@ -31,7 +31,8 @@ func TestTimesInASimulatedWorld(t *testing.T) {
 		s.Start = func(w *simtest.World) {
 			p.foreign(w)
 			for _, o := range []simtest.Object{
-				{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "team"}}, class("c0"),
+				{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "team"}},
+				class("c0"),
 				own("NodePool", "p0", map[string]any{
 					"poolSize": machines, "minStandby": machines, "scaleDown": map[string]any{"enabled": false},
 					"template": map[string]any{"nodeClassRef": map[string]any{"kind": "AWSNodeClass", "name": "c0"}},

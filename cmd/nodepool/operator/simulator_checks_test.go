@@ -360,7 +360,8 @@ func TestAMachineHasBadHabits(t *testing.T) {
 	require.True(t, w.is(ids["no network"], corev1.NodeNetworkUnavailable, ""))
 	// The cluster has not heard of a machine, such as while its API server was away.
 	_, err := w.kube.CoreV1().Nodes().Patch(t.Context(), w.node(ids["kept"]).Name, apitypes.StrategicMergePatchType,
-		[]byte(`{"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}`), metav1.PatchOptions{}, "status")
+		[]byte(`{"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}`),
+		metav1.PatchOptions{}, "status")
 	require.NoError(t, err)
 	w.until("it is Ready again", func() bool { return w.is(ids["kept"], corev1.NodeReady, corev1.ConditionTrue) })
 	// One that was launched after the others has stopped: they had the time.

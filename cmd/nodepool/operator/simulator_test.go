@@ -369,7 +369,8 @@ func (h habit) report(s *corev1.NodeStatus) {
 		if c.Type == corev1.NodeReady && h.neverReady {
 			c.Status, c.Reason, c.Message = corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready"
 		}
-		c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(c.LastHeartbeatTime.Add(h.clock)), metav1.NewTime(c.LastTransitionTime.Add(h.clock))
+		c.LastHeartbeatTime = metav1.NewTime(c.LastHeartbeatTime.Add(h.clock))
+		c.LastTransitionTime = metav1.NewTime(c.LastTransitionTime.Add(h.clock))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
@@ -21,12 +22,12 @@ type virtualProvider struct {
 	cloud *virtualCloud
 	net   http.RoundTripper
 	// called is called after each call. It may be nil.
-	called func(provider, operation string, took time.Duration, err error)
+	called operator.Called
 }
 
 // Provider returns the cloud for a program whose Scenario.Program has received net. called
 // is called after each call, if it is set.
-func (v *virtualCloud) Provider(net http.RoundTripper, called func(provider, operation string, took time.Duration, err error)) *virtualProvider {
+func (v *virtualCloud) Provider(net http.RoundTripper, called operator.Called) *virtualProvider {
 	return &virtualProvider{v, net, called}
 }
 
@@ -156,22 +157,30 @@ func (p *virtualProvider) StopInstances(ctx context.Context, ids []string, force
 
 // GetInstanceState implements [cloud.Inventory].
 func (p *virtualProvider) GetInstanceState(ctx context.Context, id string) (cloud.InstanceState, error) {
-	return answered(ctx, p, cloudtest.Call{Operation: "GetInstanceState", IDs: []string{id}}, func() (cloud.InstanceState, error) { return p.cloud.Cloud.GetInstanceState(ctx, id) })
+	return answered(ctx, p, cloudtest.Call{Operation: "GetInstanceState", IDs: []string{id}}, func() (cloud.InstanceState, error) {
+		return p.cloud.Cloud.GetInstanceState(ctx, id)
+	})
 }
 
 // GetInstance implements [cloud.Inventory].
 func (p *virtualProvider) GetInstance(ctx context.Context, id string) (cloud.Instance, error) {
-	return answered(ctx, p, cloudtest.Call{Operation: "GetInstance", IDs: []string{id}}, func() (cloud.Instance, error) { return p.cloud.Cloud.GetInstance(ctx, id) })
+	return answered(ctx, p, cloudtest.Call{Operation: "GetInstance", IDs: []string{id}}, func() (cloud.Instance, error) {
+		return p.cloud.Cloud.GetInstance(ctx, id)
+	})
 }
 
 // GetInstances implements [cloud.BatchInventory].
 func (p *virtualProvider) GetInstances(ctx context.Context, ids []string) (map[string]cloud.Instance, error) {
-	return answered(ctx, p, cloudtest.Call{Operation: "GetInstance", IDs: ids}, func() (map[string]cloud.Instance, error) { return p.cloud.Cloud.GetInstances(ctx, ids) })
+	return answered(ctx, p, cloudtest.Call{Operation: "GetInstance", IDs: ids}, func() (map[string]cloud.Instance, error) {
+		return p.cloud.Cloud.GetInstances(ctx, ids)
+	})
 }
 
 // ListInstances implements [cloud.Inventory].
 func (p *virtualProvider) ListInstances(ctx context.Context, tags map[string]string) ([]cloud.Instance, error) {
-	return answered(ctx, p, cloudtest.Call{Operation: "ListInstances"}, func() ([]cloud.Instance, error) { return p.cloud.Cloud.ListInstances(ctx, tags) })
+	return answered(ctx, p, cloudtest.Call{Operation: "ListInstances"}, func() ([]cloud.Instance, error) {
+		return p.cloud.Cloud.ListInstances(ctx, tags)
+	})
 }
 
 // UpdateInstanceTags implements [cloud.Inventory].

@@ -16,9 +16,15 @@ import (
 // them.
 func (b *bench) claim(name, zone string) {
 	b.Helper()
-	b.apply(fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolume, metadata: {name: %[2]s-%[1]s}, spec: {accessModes: [ReadWriteOnce], storageClassName: "", persistentVolumeReclaimPolicy: Retain, capacity: {storage: 1Gi}, csi: {driver: ebs.csi.aws.com, volumeHandle: %[1]s}, claimRef: {kind: PersistentVolumeClaim, apiVersion: v1, namespace: %[2]s, name: %[1]s}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.kubernetes.io/zone, operator: In, values: [%[3]s]}]}]}}}}
+	b.apply(fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolume, metadata: {name: %[2]s-%[1]s}, spec: {
+  accessModes: [ReadWriteOnce], storageClassName: "", persistentVolumeReclaimPolicy: Retain, capacity: {storage: 1Gi},
+  csi: {driver: ebs.csi.aws.com, volumeHandle: %[1]s},
+  claimRef: {kind: PersistentVolumeClaim, apiVersion: v1, namespace: %[2]s, name: %[1]s},
+  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [
+    {key: topology.kubernetes.io/zone, operator: In, values: [%[3]s]}]}]}}}}
 ---
-{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %[1]s, namespace: %[2]s}, spec: {accessModes: [ReadWriteOnce], storageClassName: "", volumeName: %[2]s-%[1]s, resources: {requests: {storage: 1Gi}}}}
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %[1]s, namespace: %[2]s}, spec: {
+  accessModes: [ReadWriteOnce], storageClassName: "", volumeName: %[2]s-%[1]s, resources: {requests: {storage: 1Gi}}}}
 `, name, b.name, zone))
 	b.eventually("claim "+name+" is bound", func() bool {
 		c, err := b.kube.CoreV1().PersistentVolumeClaims(b.name).Get(b.Context(), name, metav1.GetOptions{})
@@ -57,7 +63,7 @@ func attachesVolumes(b *bench) {
 
 	b.pods(names("near", 1), "cpu: 1", mounts("near"))
 	b.eventReported("Pod", "near-00", "NoMachineFits")
-	require.Equal(b, []string{"no machine is started for it: claim near does not exist"}, b.notes("Pod", "near-00", "NoMachineFits"))
+	require.Equal(b, []string{"no machine is started for it: claim near does not exist"}, b.noMachineFits("near-00"))
 	require.Len(b, b.in("running"), 1, "for a pod whose claim is missing")
 	b.claim("near", near)
 	b.eventually("it runs, too", func() bool { return b.bound() == 2 })
@@ -66,7 +72,7 @@ func attachesVolumes(b *bench) {
 	b.claim("nowhere", "mars-1a")
 	b.pods(names("nowhere", 1), "cpu: 1", mounts("nowhere"))
 	b.eventReported("Pod", "nowhere-00", "NoMachineFits")
-	note := strings.Join(b.notes("Pod", "nowhere-00", "NoMachineFits"), "; ")
+	note := strings.Join(b.noMachineFits("nowhere-00"), "; ")
 	require.Contains(b, note, "claim nowhere is attachable only where topology.kubernetes.io/zone in mars-1a")
 }
 
@@ -87,7 +93,8 @@ func provisionsSlowly(b *bench) {
 	b.class()
 	b.pool("poolSize: 1, minStandby: 1, scaleDown: {emptyNodeTTL: 2s}")
 	b.standby(1)
-	b.apply(fmt.Sprintf(`{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: %[1]s}, provisioner: ebs.csi.aws.com, volumeBindingMode: WaitForFirstConsumer}
+	b.apply(fmt.Sprintf(`{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: %[1]s},
+  provisioner: ebs.csi.aws.com, volumeBindingMode: WaitForFirstConsumer}
 ---
 {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: slow, namespace: %[1]s}, spec: {accessModes: [ReadWriteOnce], storageClassName: %[1]s, resources: {requests: {storage: 1Gi}}}}
 `, b.name))
@@ -100,7 +107,9 @@ func provisionsSlowly(b *bench) {
 	b.eventually("its machine is chosen", func() bool { return chosen() != "" })
 	require.Zero(b, b.bound())
 	require.Never(b, func() bool { return len(b.in("running")) != 1 }, 10*time.Second, 100*time.Millisecond, "it is not empty")
-	b.apply(fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolume, metadata: {name: %[1]s-slow}, spec: {accessModes: [ReadWriteOnce], storageClassName: %[1]s, persistentVolumeReclaimPolicy: Retain, capacity: {storage: 1Gi}, csi: {driver: ebs.csi.aws.com, volumeHandle: slow}, claimRef: {kind: PersistentVolumeClaim, apiVersion: v1, namespace: %[1]s, name: slow}}}
+	b.apply(fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolume, metadata: {name: %[1]s-slow}, spec: {
+  accessModes: [ReadWriteOnce], storageClassName: %[1]s, persistentVolumeReclaimPolicy: Retain, capacity: {storage: 1Gi},
+  csi: {driver: ebs.csi.aws.com, volumeHandle: slow}, claimRef: {kind: PersistentVolumeClaim, apiVersion: v1, namespace: %[1]s, name: slow}}}
 `, b.name))
 	b.eventually("it runs", func() bool { return b.bound() == 1 })
 	require.Equal(b, chosen(), b.in("running")[0].Name)

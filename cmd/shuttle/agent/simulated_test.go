@@ -65,8 +65,8 @@ func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) fun
 		s := simtest.Scenario{
 			Kinds: simulatedKinds(), Machinery: machinery, Rights: rights,
 			Program: func(ctx context.Context, net http.RoundTripper) error {
-				p.plane.Open()
-				p.note()
+				p.plane.Open() //nolint:contextcheck // the control plane has a context of its own
+				p.note()       //nolint:contextcheck // the control plane has a context of its own
 				config, err := shuttle.ReadConfig(p.environment())
 				if err != nil {
 					return err
@@ -129,7 +129,7 @@ func (p *starbaseWorld) edit(w *simtest.World) {
 	path := servicePathOf(project, dice.IntN(2), environment)
 	spec := randomService(w, project)
 	act, n := dice.IntN(20), dice.IntN(1000)
-	status := 0
+	var status int
 	if w.Random.IntN(2) == 0 && !p.undisturbed {
 		p.begin(w)
 	}

@@ -1,6 +1,7 @@
 package regions //nolint:testpackage // what a path names is read inside
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -17,7 +18,7 @@ func TestAWrongPathNamesWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := httptest.NewRequest("GET", "/", nil)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 			r.SetPathValue("region_id", c.region)
 			r.SetPathValue("id", c.id)
 			key, err := resourcePath(r)

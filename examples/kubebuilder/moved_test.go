@@ -131,7 +131,8 @@ func (s *site) envtest(overlay string) {
 func (s *site) build(overlay string) string {
 	s.Helper()
 	path := filepath.Join(s.TempDir(), "manager")
-	out, err := exec.CommandContext(s.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-overlay", overlay, "-o", path, "./cmd").CombinedOutput()
+	args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-overlay", overlay, "-o", path, "./cmd"}
+	out, err := exec.CommandContext(s.Context(), "go", args...).CombinedOutput()
 	require.NoError(s, err, "%s", out)
 	return path
 }
@@ -160,7 +161,7 @@ func (s *site) start(t *testing.T, path string) {
 	s.Helper()
 	_, kubeconfig, err := s.cluster.ServiceAccount(s.Context(), "sites-system", account)
 	require.NoError(s, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(s.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(s, err)
 	s.probes = listener.Addr().String()
 	require.NoError(s, listener.Close())
@@ -208,7 +209,8 @@ func (s *site) change(format string, args ...any) {
 func (s *site) ready() {
 	s.Helper()
 	generation := s.kubectl("get", "site", "home", "-o", "jsonpath={.metadata.generation}")
-	s.becomes(generation+" True", "get", "site", "home", "-o", `jsonpath={.status.observedGeneration} {.status.conditions[?(@.type=="Ready")].status}`)
+	s.becomes(generation+" True", "get", "site", "home", "-o",
+		`jsonpath={.status.observedGeneration} {.status.conditions[?(@.type=="Ready")].status}`)
 }
 
 // readyz waits until the program says that it is ready.

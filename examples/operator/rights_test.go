@@ -19,7 +19,7 @@ func TestTheRightsAreThoseThatItNeeds(t *testing.T) {
 	data, err := os.ReadFile("rbac.yaml")
 	require.NoError(t, err)
 	var roles [][]rbacv1.PolicyRule
-	for _, text := range strings.Split(string(data), "---\n") {
+	for text := range strings.SplitSeq(string(data), "---\n") {
 		var role rbacv1.ClusterRole // a Role has the same rules
 		require.NoError(t, yaml.Unmarshal([]byte(text), &role))
 		if len(role.Rules) > 0 {

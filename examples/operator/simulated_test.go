@@ -20,7 +20,7 @@ import (
 )
 
 // Each world has the rights that the program ships with.
-var shippedRights = sync.OnceValue(func() func(applytest.Request) error { //nolint:gochecknoglobals // constant
+var shippedRights = sync.OnceValue(func() func(applytest.Request) error {
 	text, err := os.ReadFile("rbac.yaml")
 	if err != nil {
 		panic(err)

@@ -172,8 +172,8 @@ func start(t *testing.T, mgr manager.Manager) (stop func() error) {
 	return stop
 }
 
-// figures are the metrics of an operator without their buckets, in lines.
-func figures(t *testing.T, operator string) string {
+// figures are the metrics of the operator without their buckets, in lines.
+func figures(t *testing.T) string {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
 	require.NoError(t, err)
@@ -185,7 +185,7 @@ func figures(t *testing.T, operator string) string {
 				labels[label.GetName()] = label.GetValue()
 			}
 			switch {
-			case labels["operator"] != operator:
+			case labels["operator"] != "board-operator":
 			case metric.GetHistogram() != nil:
 				require.Positive(t, metric.GetHistogram().GetSampleCount())
 				lines = append(lines, family.GetName()+" "+labels["result"])

@@ -53,14 +53,14 @@ func TestAnOperatorWorksWhileItsManagerIsElected(t *testing.T) {
 	o.OnPass = func(reconcile.KeyPass[types.NamespacedName]) { passed <- struct{}{} }
 	first := newManager(t, s.cluster.Config, elections(ctrl.Options{}), o)
 	require.Equal(t, "ready", first.ready("board-operator"), "a standby is ready")
-	require.Empty(t, figures(t, "board-operator"), "and has no figures")
+	require.Empty(t, figures(t), "and has no figures")
 	stop := start(t, first)
 	s.becomes("a b", texts...)
 	await.Eventually(t, "it is ready", func() bool { return first.ready("board-operator") == "ready" })
 	const working = "trueup_operator_objects InvalidChildren 1\ntrueup_operator_objects Ready 1\n" +
 		"trueup_operator_pass_duration_seconds error\ntrueup_operator_pass_duration_seconds success"
-	await.Eventually(t, "both have a reason", func() bool { return figures(t, "board-operator") == working },
-		func() string { return figures(t, "board-operator") })
+	await.Eventually(t, "both have a reason", func() bool { return figures(t) == working },
+		func() string { return figures(t) })
 	require.NotEmpty(t, passed, "what the program had as OnPass is called, too")
 	s.becomes("Ready Normal example.com/board-operator;", "get", "events.events.k8s.io", "-o",
 		`jsonpath={range .items[?(@.regarding.name=="one")]}{.reason} {.type} {.reportingController};{end}`)
@@ -78,7 +78,7 @@ func TestAnOperatorWorksWhileItsManagerIsElected(t *testing.T) {
 	// The election is lost, and with it the operator and its figures.
 	thief := `{"spec":{"holderIdentity":"thief","leaseDurationSeconds":3600}}`
 	s.kubectl("patch", "lease", "boards", "--type=merge", "-p", thief)
-	await.Eventually(t, "the figures have gone", func() bool { return figures(t, "board-operator") == "" })
+	await.Eventually(t, "the figures have gone", func() bool { return figures(t) == "" })
 	require.ErrorContains(t, stop(), "leader election lost")
 	require.Equal(t, "the operator does not run", first.ready("board-operator"))
 	s.kubectl("delete", "configmap", "one-a")
@@ -90,12 +90,12 @@ func TestAnOperatorWorksWhileItsManagerIsElected(t *testing.T) {
 	s.kubectl("patch", "lease", "boards", "--type=merge", "-p", `{"spec":{"holderIdentity":"","leaseDurationSeconds":1}}`)
 	s.becomes("a b c", texts...)
 	const again = "trueup_operator_objects Ready 2\ntrueup_operator_pass_duration_seconds success"
-	await.Eventually(t, "no failure of before is counted", func() bool { return figures(t, "board-operator") == again },
-		func() string { return figures(t, "board-operator") })
+	await.Eventually(t, "no failure of before is counted", func() bool { return figures(t) == again },
+		func() string { return figures(t) })
 	s.kubectl("delete", "board", "one")
 	s.becomes("c", texts...)
 	require.NoError(t, stopSecond())
-	require.Empty(t, figures(t, "board-operator"))
+	require.Empty(t, figures(t))
 }
 
 // The Manager may list nothing, of a kind that is not there at first. The program reads the cache

@@ -1,4 +1,4 @@
-package controllerruntime
+package controllerruntime //nolint:testpackage // the source is not exported
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package operatormetrics
+package operatormetrics //nolint:testpackage // what an operator tells it is not exported
 
 import (
 	"errors"

@@ -118,7 +118,8 @@ func (c *custom) Default(o simtest.Object) simtest.Object {
 // Invalid implements [simtest.Schema]. The causes have an order, which they have not in a real
 // server.
 func (c *custom) Invalid(live, next simtest.Object, subresource string) []simtest.Cause {
-	now, before, ctx := integral(next), integral(live), context.Background()
+	now, before := integral(next), integral(live)
+	ctx := context.Background() //nolint:forbidigo // the rules wait for nothing
 	var errs, more field.ErrorList
 	var old any // and no nil map
 	var options []cel.Option

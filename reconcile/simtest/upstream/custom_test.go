@@ -63,7 +63,8 @@ func conversation() []line {
 		},
 		{
 			"strict", post, "?fieldValidation=Strict", part("c", `"color":"red","no":1,"paint":{"no":{}}`),
-			400, `Part in version \"v1\" cannot be handled as a Part: strict decoding error: unknown field \"spec.no\", unknown field \"spec.paint.no\"`,
+			400,
+			`Part in version \"v1\" cannot be handled as a Part: strict decoding error: unknown field \"spec.no\", unknown field \"spec.paint.no\"`,
 		},
 		{
 			"twice", post, "?fieldValidation=Strict", part("c", `"color":"red","color":"blue"`),
@@ -184,7 +185,8 @@ func conversation() []line {
 		{"an update that drops what is required", put, "/b", version(part("b", `"replicas":5`)), 422, `spec.color: Required value`},
 		{"an update that drops a default", put, "/b", version(part("b", `"color":"blue"`)), 200, `"replicas":3`},
 		{
-			"an update of the status", put, "/b/status", version(strings.TrimSuffix(part("b", `"color":"red"`), "}") + `,"status":{"phase":"Done"}}`),
+			"an update of the status", put, "/b/status",
+			version(strings.TrimSuffix(part("b", `"color":"red"`), "}") + `,"status":{"phase":"Done"}}`),
 			200, `"spec":{"color":"blue","paint":{"coats":2},"replicas":3},"status":{"phase":"Done","steps":1}`,
 		},
 		{
@@ -196,11 +198,13 @@ func conversation() []line {
 			422, `spec.color: Unsupported`,
 		},
 		{
-			"a scale that is replaced", put, "/b/scale", `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"b"},"spec":{"replicas":7}}`,
+			"a scale that is replaced", put, "/b/scale",
+			`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"b"},"spec":{"replicas":7}}`,
 			200, `"spec":{"replicas":7}`,
 		},
 		{
-			"a scale over the maximum", put, "/b/scale", `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"b"},"spec":{"replicas":70}}`,
+			"a scale over the maximum", put, "/b/scale",
+			`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"b"},"spec":{"replicas":70}}`,
 			422, `should be less than or equal to 9`,
 		},
 		{"no such subresource", listed, "/b/nothing", "", 404, `NotFound`},
@@ -285,9 +289,9 @@ func TestARealServerAnswersTheSame(t *testing.T) {
 	define(t, client, cluster.Config.Host)
 	server := partServer(t)
 	for _, l := range conversation() {
-		real, genuine := l.say(t, client.Transport, cluster.Config.Host)
+		want, genuine := l.say(t, client.Transport, cluster.Config.Host)
 		code, simulated := l.say(t, server, "http://simtest")
-		assert.Equal(t, real, code, l.what)
+		assert.Equal(t, want, code, l.what)
 		if l.what != "a fraction" { // of which 1.36 says one thing more
 			assert.Equal(t, alike(genuine), alike(simulated), l.what)
 		}

@@ -82,7 +82,8 @@ func define(document []byte, failed error) ([]simtest.Kind, error) {
 			kind.Version, d.Status.StoredVersions = v.Name, []string{v.Name}
 		}
 	}
-	if err := validation.ValidateCustomResourceDefinition(context.Background(), d).ToAggregate(); err != nil {
+	ctx := context.Background() //nolint:forbidigo // the validation waits for nothing
+	if err := validation.ValidateCustomResourceDefinition(ctx, d).ToAggregate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", d.Name, err)
 	}
 	if err := describe(&kind, d); err != nil {

@@ -104,7 +104,7 @@ type drained struct{ watch.Interface }
 func (d drained) Stop() {
 	d.Interface.Stop()
 	go func() {
-		for range d.ResultChan() { //nolint:revive // to the end
+		for range d.ResultChan() {
 		}
 	}()
 }

@@ -64,7 +64,8 @@ spec:
 apiVersion: v1
 kind: ConfigMap
 `)
-	write("zones.yaml", `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "zones.example.com"},
+	write("zones.yaml", `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": {"name": "zones.example.com"},
 		"spec": {"group": "example.com", "scope": "Cluster", "names": {"kind": "Zone", "plural": "zones"},
 		"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}`)
 	kinds, err := upstream.Definitions(filepath.Join(folder, "*.yaml"))
@@ -74,7 +75,10 @@ kind: ConfigMap
 		kinds[i].Schema = nil
 	}
 	require.Equal(t, []simtest.Kind{
-		{Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Status: true, Singular: "widget", ShortNames: []string{"wd"}},
+		{
+			Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Status: true, Singular: "widget",
+			ShortNames: []string{"wd"},
+		},
 		{Group: "example.com", Version: "v1", Resource: "zones", Kind: "Zone", Cluster: true, Singular: "zone"},
 	}, kinds)
 	_, err = upstream.Definitions(filepath.Join(folder, "*.json"))

@@ -82,7 +82,7 @@ func TestRightsAreThoseOfTheRolesThatAreBound(t *testing.T) {
 		{true, applytest.Request{Verb: "create", Resource: "events", Namespace: "team"}},
 		{false, applytest.Request{Verb: "create", Resource: "events", Namespace: "shop"}},
 	} {
-		require.Equal(t, row.allowed, rights(row.Request) == nil, row.Request.String())
+		require.Equal(t, row.allowed, rights(row.Request) == nil, row.String())
 	}
 	_, err = upstream.Rights("kind: ConfigMap", "team")
 	require.ErrorContains(t, err, "bind no role")

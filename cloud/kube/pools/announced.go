@@ -70,11 +70,10 @@ func (a *Announced) Start(ctx context.Context) error {
 		if err == nil {
 			err = a.take(ctx, messages)
 		}
-		if ctx.Err() != nil { // an error is of the end
-			break
-		}
 		pause := receivePause
 		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // an error is of the end
 		case err != nil:
 			failures++
 			pause, _ = retryReceive.Next(failures)

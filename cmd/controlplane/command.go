@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/second"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/remote"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
@@ -58,6 +60,13 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 		"",
 		"file with the keys that encrypt the values of var groups, one a line: an id, a space, and 32 bytes in base64; the first encrypts; "+
 			varGroupKeysVariable+" may have the lines instead; none: no var group can be put",
+	)
+	flags.StringVar(
+		&opts.secondPerson,
+		"second-person",
+		"",
+		"what two administrators with names must ask for, each by the same request, within an hour: some of "+
+			strings.Join(second.Actions(), ", ")+", with commas between; none: one is enough",
 	)
 	flags.StringVar(&opts.certFile, "tls-cert-file", "", "PEM file with the certificate of the API; turns on HTTPS")
 	flags.StringVar(&opts.keyFile, "tls-private-key-file", "", "PEM file with the private key of the certificate")

@@ -201,6 +201,9 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		"keys that are none":      {nil, []string{"--admin-token-file", token, "--var-group-keys-file", writeFile(t, "one pass-word\n")}, "line 1: the key is not 32 bytes"},
 		"keys by env":             {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=pass-word"}, []string{"--admin-token-file", token}, "TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS: line 1"},
 		"keys twice":              {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=x"}, []string{"--admin-token-file", token, "--var-group-keys-file", token}, "--var-group-keys-file: is set beside TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS"},
+		"a role":                  {nil, []string{"--admin-token-file", writeFile(t, "role=boss "+adminToken)}, `line 1 of `},
+		"two people of what":      {nil, []string{"--admin-token-file", token, "--second-person", "delete"}, `--second-person: is "delete", must be some of allow-mass-delete, new-epoch, abandon`},
+		"two people of one":       {nil, []string{"--admin-token-file", token, "--second-person", "abandon"}, "needs two administrators with names in --admin-token-file, and it has 0"},
 		"manifests of nonsense":   {nil, []string{"manifests", "--namespace", "a: b"}, "--namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/requestid"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/second"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/openapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
@@ -48,6 +49,7 @@ type options struct {
 	varGroupKeys           string // from the environment, instead of the file
 	certFile, keyFile      string
 	trustedProxies         string
+	secondPerson           string
 	logLevel               string
 	snapshotRetention      time.Duration
 	auditRetention         time.Duration
@@ -108,6 +110,10 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	if err := admins.Read(ctx); err != nil {
 		return wrongFile("admin-token-file", o.adminTokenFile, err)
 	}
+	twoPeople, err := o.twoPeople(admins.Admins())
+	if err != nil {
+		return err
+	}
 	keys, err := o.keys()
 	if err != nil {
 		return err
@@ -144,14 +150,13 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	noAgent := func(ctx context.Context, token string) error {
 		return noAgents(ctx, token, clusterStore.Authenticate, regionStore.Authenticate)
 	}
-	for _, token := range admins.Tokens() {
-		if err := noAgent(ctx, token); errors.Is(err, errAgents) {
-			return wrong("admin-token-file", "%w", err)
-		} else if err != nil {
-			return err
-		}
-	}
 	noBearer := admins.Check
+	admins.Check = noAgent
+	if err := admins.CheckAll(ctx); errors.Is(err, errAgents) {
+		return wrong("admin-token-file", "%w", err)
+	} else if err != nil {
+		return err
+	}
 	admins.Check = func(ctx context.Context, token string) error {
 		if err := noBearer(ctx, token); err != nil {
 			return err
@@ -172,10 +177,12 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		logger.ErrorContext(ctx, "var group values not re-encrypted", slog.String("key", keys.Current()), slog.Any("error", err))
 	}
 	changes := &audit.Log{Database: database, Retention: o.auditRetention, Logger: logger}
+	used := &tokens.Uses{Database: database, Logger: logger}
 	api, err := clusters.New(clusters.Config{
-		Store: clusterStore, Admins: admins.Tokens, SnapshotRetention: o.snapshotRetention,
-		AdminRoutes: slices.Concat(regions.AdminRoutes(regionStore), audit.Routes(changes)), AdminConditions: regions.AdminConditions(),
-		Guard: attempts, Limits: usage, Logger: logger, Registerer: registry,
+		Store: clusterStore, Admins: admins.Admins, Used: used, Second: &second.Person{Database: database, Actions: twoPeople}, SnapshotRetention: o.snapshotRetention,
+		AdminRoutes:     slices.Concat(regions.AdminRoutes(regionStore), audit.Routes(changes), tokens.Routes(admins.Admins, used)),
+		AdminConditions: regions.AdminConditions(),
+		Guard:           attempts, Limits: usage, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
@@ -193,7 +200,8 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	page, err := statuspage.New(
 		statuspage.Config{
 			Database:   database,
-			Admins:     admins.Tokens,
+			Admins:     admins.Admins,
+			Used:       used,
 			Streams:    agents.Streams,
 			Log:        logMetrics.State,
 			Guard:      attempts,
@@ -237,7 +245,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 			Purpose: "api", MetricsAddress: o.metricsAddress, Metrics: metrics,
 		}},
 	}}
-	return program.Start(ctx, logger, &group, slog.String("database", database.Name()), slog.Any("administrators", admins.Fingerprints()))
+	return program.Start(ctx, logger, &group, slog.String("database", database.Name()), slog.Any("administrators", tokens.Labels(admins.Admins())))
 }
 
 // exportAudit has the entries of the audit written where --audit-log says.
@@ -252,23 +260,6 @@ func (o options) exportAudit(database *db.Database, output io.Writer, logger *sl
 			return wrong("audit-log", "is %q, must be a file that can be written: %w", program.Shown(o.auditLog), program.Reason(err))
 		}
 		audit.Export(database, file, logger, failures)
-	}
-	return nil
-}
-
-// errAgents is a token that cannot be one of administrators.
-var errAgents = errors.New("administrators need another")
-
-// noAgents returns an error if the token belongs to an agent.
-func noAgents(ctx context.Context, token string, owners ...func(ctx context.Context, token string) (string, error)) error {
-	for _, owner := range owners {
-		id, err := owner(ctx, token)
-		switch {
-		case err == nil:
-			return fmt.Errorf("has the token of the agent of %s; %w", id, errAgents)
-		case !errors.Is(err, tokens.ErrUnknown):
-			return err
-		}
 	}
 	return nil
 }

@@ -82,9 +82,14 @@ func assemble(tb testing.TB, database *db.Database, o Options, every, settle tim
 	usage, err := limits.New(limits.Config{Registerer: registry})
 	check(tb, err)
 	regionStore := &regions.Store{Database: database}
+	used := &tokens.Uses{Database: database, Logger: logger}
 	api, err := clusters.New(clusters.Config{
-		Store: &clusters.Store{Database: database, Keys: o.Keys}, Admins: tokens.Only(AdminToken),
-		AdminRoutes:     slices.Concat(regions.AdminRoutes(regionStore), audit.Routes(&audit.Log{Database: database, Logger: logger})),
+		Store: &clusters.Store{Database: database, Keys: o.Keys}, Admins: tokens.Only(AdminToken), Used: used,
+		AdminRoutes: slices.Concat(
+			regions.AdminRoutes(regionStore),
+			audit.Routes(&audit.Log{Database: database, Logger: logger}),
+			tokens.Routes(tokens.Only(AdminToken), used),
+		),
 		AdminConditions: regions.AdminConditions(),
 		Guard:           attempts, Limits: usage, Logger: logger, Registerer: registry,
 	})

@@ -82,6 +82,13 @@ func kinds() []kind {
 		},
 		{name: "log", path: "log"},
 		{
+			plural: "tokens", list: "tokens", member: "tokens", key: []string{"fingerprint"},
+			columns: [][2]string{
+				{"FINGERPRINT", "fingerprint"}, {"ACTOR", "actor"}, {"ROLE", "role"}, {"PROJECTS", "projects"}, {"REGIONS", "regions"},
+				{"EXPIRES", "expires_at"}, {"EXPIRED", "expired"}, {"LAST-USED", "last_used_at"},
+			},
+		},
+		{
 			plural: "audit", list: "audit", member: "entries", key: []string{"id"},
 			columns: [][2]string{
 				{"AT", "at"}, {"ACTOR", "actor"}, {"VERB", "verb"}, {"KIND", "kind"}, {"NAME", "name"}, {"OUTCOME", "outcome"}, {"FROM", "from"},

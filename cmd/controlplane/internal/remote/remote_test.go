@@ -100,6 +100,7 @@ func TestAPersonRunsAControlPlane(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(s.must("", "list projects --cluster "+cluster+" -o json")), &list))
 	require.Equal(t, "shop", list[0].Slug)
 	require.Len(t, cells(s.must("", "list audit --object service --since 1h")), 2)
+	require.Contains(t, s.must("", "list tokens"), "administrator")
 	_, out, errs := s.run("", "list audit --limit 2")
 	require.Len(t, cells(out), 3)
 	require.Contains(t, errs, "There are more than 2")
@@ -240,7 +241,7 @@ func TestTheShellCompletesKindsAndNames(t *testing.T) {
 	}
 	for line, want := range map[string][]string{
 		"get":                                    {"attached-var-groups", "cluster", "config", "deployment", "log", "policy", "project", "region", "sentinel", "service", "var-group"},
-		"list":                                   {"audit", "clusters", "deployments", "policies", "projects", "regions", "sentinels", "services", "var-groups"},
+		"list":                                   {"audit", "clusters", "deployments", "policies", "projects", "regions", "sentinels", "services", "tokens", "var-groups"},
 		"rotate":                                 {"cluster", "region"},
 		"get cluster":                            {cluster},
 		"list services":                          {project},

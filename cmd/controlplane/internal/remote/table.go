@@ -67,6 +67,12 @@ func cell(value any, path string, now time.Time) string {
 			}
 			return r
 		}, v)
+	case []any:
+		var all []string
+		for _, one := range v {
+			all = append(all, fmt.Sprint(one))
+		}
+		return strings.Join(all, ",")
 	default:
 		return fmt.Sprint(v)
 	}
@@ -75,7 +81,9 @@ func cell(value any, path string, now time.Time) string {
 func age(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
-	case d < 0: // of another clock
+	case d < -time.Minute: // below that, another clock
+		return "in " + age(-d)
+	case d < 0:
 		return "0s"
 	case d < 2*time.Minute:
 		return d.Truncate(time.Second).String()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,28 +14,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// Admins returns the tokens that are valid for administrators at this moment.
-type Admins func() []string
-
-// Only is one token that never changes.
-func Only(token string) Admins { return func() []string { return []string{token} } }
-
-// Valid reports whether the token is one of them. It takes the same time for each.
-func (a Admins) Valid(token string) bool {
-	valid := false
-	for _, known := range a() {
-		valid = Same(token, known) || valid
-	}
-	return valid
-}
-
-// Usable reports whether there is a token, and none is too short.
-func (a Admins) Usable() bool {
-	return a != nil && len(a()) > 0 && !slices.ContainsFunc(a(), func(token string) bool { return len(token) < MinBytes })
-}
-
 // maxAdmins bounds the tokens of a file.
-const maxAdmins = 16
+const maxAdmins = 256
 
 // reread is the time between two looks at a file.
 const reread = 2 * time.Second
@@ -42,6 +23,12 @@ const reread = 2 * time.Second
 // File is a file with the tokens of administrators, one a line. All of them are valid: to
 // replace one, the new one is added, and the old one is removed when nothing uses it any
 // more. The file is read again while the program runs. Read it before use.
+//
+// A line is a token, which opens everything, or settings and then a token:
+//
+//	name=alice role=operator projects=5f0c7c1e-2a61-4f0e-9a43-6f7f0f3a1b22 regions=eu,us expires=2027-01-31 TOKEN
+//
+// Empty lines, and lines that begin with #, are left out.
 type File struct {
 	// Path of the file. Required.
 	Path string
@@ -51,19 +38,27 @@ type File struct {
 	// Logger receives changes, and why a changed file is not used. Required for Start.
 	Logger *slog.Logger
 
-	current atomic.Pointer[[]string]
+	current atomic.Pointer[[]Admin]
 }
 
-// Tokens returns the tokens of the last file that could be used.
-func (f *File) Tokens() []string {
+// Admins returns the administrators of the last file that could be used.
+func (f *File) Admins() []Admin {
 	if current := f.current.Load(); current != nil {
 		return *current
 	}
 	return nil
 }
 
-// Fingerprints returns the fingerprints of [File.Tokens].
-func (f *File) Fingerprints() []string { return fingerprints(f.Tokens()) }
+// CheckAll runs Check on the tokens that were read before it was set, and returns the first
+// error.
+func (f *File) CheckAll(ctx context.Context) error {
+	for _, admin := range f.Admins() {
+		if err := f.Check(ctx, admin.token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Read reads the file now. After an error the tokens do not change. An error names the file
 // and the line, and never shows a token.
@@ -72,31 +67,46 @@ func (f *File) Read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var found []string
-	known := f.Tokens()
+	var found []Admin
+	lines := map[string]int{}
 	for n, line := range strings.Split(string(content), "\n") {
-		token := strings.TrimSpace(line)
-		if token == "" {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if slices.Contains(known, token) {
-			found = append(found, token)
-			continue
+		admin, err := parse(line)
+		if err != nil {
+			return fmt.Errorf("line %d of %s: %w", n+1, f.Path, err)
 		}
-		if err := Weak(token); err != nil {
-			return fmt.Errorf("the token in line %d of %s is weak: %w", n+1, f.Path, err)
+		if first, twice := lines[admin.token]; twice {
+			return fmt.Errorf("line %d of %s: it has the token of line %d", n+1, f.Path, first)
 		}
-		if f.Check != nil {
-			if err := f.Check(ctx, token); err != nil {
-				return fmt.Errorf("line %d of %s: %w", n+1, f.Path, err)
-			}
+		lines[admin.token] = n + 1
+		if err := f.check(ctx, admin.token, n+1); err != nil {
+			return err
 		}
-		found = append(found, token)
+		found = append(found, admin)
 	}
 	if len(found) == 0 || len(found) > maxAdmins {
 		return fmt.Errorf("%s has %d tokens, want 1 to %d, one a line", f.Path, len(found), maxAdmins)
 	}
 	f.current.Store(&found)
+	return nil
+}
+
+// check returns why a token that was not read before cannot be used.
+func (f *File) check(ctx context.Context, token string, line int) error {
+	if slices.ContainsFunc(f.Admins(), func(a Admin) bool { return a.token == token }) {
+		return nil
+	}
+	if err := Weak(token); err != nil {
+		return fmt.Errorf("the token in line %d of %s is weak: %w", line, f.Path, err)
+	}
+	if f.Check != nil {
+		if err := f.Check(ctx, token); err != nil {
+			return fmt.Errorf("line %d of %s: %w", line, f.Path, err)
+		}
+	}
 	return nil
 }
 
@@ -116,7 +126,7 @@ func (f *File) Start(ctx context.Context) error {
 
 // again reads the file once more, and returns why it could not be used, which is logged once.
 func (f *File) again(ctx context.Context, said string) string {
-	before := f.Tokens()
+	before := f.Admins()
 	err := f.Read(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -127,17 +137,17 @@ func (f *File) again(ctx context.Context, said string) string {
 		}
 		return err.Error()
 	}
-	if now := f.Tokens(); !slices.Equal(before, now) {
-		f.Logger.InfoContext(ctx, "admin tokens reloaded", slog.Any("before", fingerprints(before)), slog.Any("now", fingerprints(now)))
+	if now := f.Admins(); !reflect.DeepEqual(before, now) {
+		f.Logger.InfoContext(ctx, "admin tokens reloaded", slog.Any("before", Labels(before)), slog.Any("now", Labels(now)))
 	}
 	return ""
 }
 
-// fingerprints returns the fingerprints of the tokens.
-func fingerprints(tokens []string) []string {
-	list := make([]string, len(tokens))
-	for n, token := range tokens {
-		list[n] = Fingerprint(token)
+// Labels returns what logs show of the administrators.
+func Labels(admins []Admin) []string {
+	list := make([]string, len(admins))
+	for n, admin := range admins {
+		list[n] = admin.label()
 	}
 	return list
 }

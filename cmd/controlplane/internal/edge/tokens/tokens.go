@@ -100,9 +100,6 @@ func Fingerprint(token string) string {
 	return Hash("trueup administrator " + token)[:size]
 }
 
-// Administrator returns the actor that an administrator with this token is, in logs and audits.
-func Administrator(token string) string { return "admin/" + Fingerprint(token) }
-
 // Same compares two tokens. The time it takes depends on their lengths alone.
 func Same(a, b string) bool { return sameHash(Hash(a), Hash(b)) }
 

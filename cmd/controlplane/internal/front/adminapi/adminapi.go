@@ -60,6 +60,9 @@ type API struct {
 	Logger *slog.Logger
 	// Conditions are tried in this order. May be empty.
 	Conditions []Condition
+	// Admit reports whether a request may use the route, whose path has matched; if not, it has
+	// answered, or returns the error to answer with. Nil: all may.
+	Admit func(w http.ResponseWriter, r *http.Request, route Route) (bool, error)
 }
 
 // Mux returns a mux with the routes. Any other method of their paths is answered
@@ -68,7 +71,7 @@ func (a *API) Mux(routes []Route) *http.ServeMux {
 	mux := http.NewServeMux()
 	methods := map[string][]string{}
 	for _, route := range routes {
-		mux.HandleFunc(route.Method+" "+route.Path, a.Answer(route.Handle))
+		mux.HandleFunc(route.Method+" "+route.Path, a.Answer(a.admitted(route)))
 		methods[route.Path] = append(methods[route.Path], route.Method)
 	}
 	for path, allowed := range methods {
@@ -83,6 +86,18 @@ func (a *API) Mux(routes []Route) *http.ServeMux {
 	}
 	mux.HandleFunc("/", a.Answer(UnknownPath))
 	return mux
+}
+
+func (a *API) admitted(route Route) Handler {
+	if a.Admit == nil {
+		return route.Handle
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if admitted, err := a.Admit(w, r, route); err != nil || !admitted {
+			return err
+		}
+		return route.Handle(w, r)
+	}
 }
 
 // UnknownPath is the handler of paths without a route.

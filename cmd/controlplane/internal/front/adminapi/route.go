@@ -1,12 +1,54 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+)
+
+// Actions that two people may be needed for.
+const (
+	ActionApprove = "allow-mass-delete"
+	ActionEpoch   = "new-epoch"
+	ActionAbandon = "abandon"
+)
+
+// Waiting is the answer to the first of two people.
+type Waiting struct {
+	Action string `json:"action"`
+	// First is the administrator who has asked.
+	First string `json:"first"`
+	// Until is when the request is forgotten.
+	Until time.Time `json:"until"`
+	// Message is one sentence for people.
+	Message string `json:"message"`
+}
+
+// ByTwo returns the route as one that two people may be needed for.
+func (r Route) ByTwo(action string) Route {
+	r.Operation.Action = action
+	answers := maps.Clone(r.Operation.Answers)
+	answers[http.StatusAccepted] = Waiting{}
+	r.Operation.Answers = answers
+	return r.Refuses(http.StatusConflict, "same_person").Refuses(http.StatusForbidden, "nameless_token")
+}
+
+// Right is what an administrator needs for a request.
+type Right string
+
+// The rights.
+const (
+	// RightRead is to look at something.
+	RightRead Right = "read"
+	// RightOperate is to change what runs in a project or region.
+	RightOperate Right = "operate"
+	// RightAdminister is everything else.
+	RightAdminister Right = "administer"
 )
 
 // Route is one method of one path.
@@ -33,6 +75,11 @@ type Operation struct {
 	// Answers has for each status of success a value of the type of the answer's body. Nil:
 	// it has none.
 	Answers map[int]any
+	// Action is what two people may be needed for. Empty: they never are.
+	Action string
+	// Right is what an administrator needs. Empty: [RightRead] for GET, and
+	// [RightAdminister] else.
+	Right Right
 	// Errors has the codes of the errors that not all routes have, by status.
 	Errors map[int][]string
 }
@@ -55,6 +102,23 @@ type Part struct {
 func (r Route) Named(name, summary string) Route {
 	r.Operation.Name, r.Operation.Summary = name, summary
 	return r
+}
+
+// Operated returns the route as one that operators have a right to, each in its projects and
+// regions, if it changes something.
+func (r Route) Operated() Route {
+	if r.Method != http.MethodGet {
+		r.Operation.Right = RightOperate
+	}
+	return r
+}
+
+// Needs returns what an administrator needs for the route.
+func (r Route) Needs() Right {
+	if r.Method == http.MethodGet {
+		return cmp.Or(r.Operation.Right, RightRead)
+	}
+	return cmp.Or(r.Operation.Right, RightAdminister)
 }
 
 // Refuses returns the route with another code of an error that it may answer.
@@ -242,7 +306,7 @@ func Remove(path string, of Path[string], remove func(ctx context.Context, id st
 			Answers: map[int]any{http.StatusNoContent: nil},
 		},
 	}
-	return route.Refuses(http.StatusConflict, "not_empty", "alive")
+	return route.Refuses(http.StatusConflict, "not_empty", "alive").ByTwo(ActionAbandon)
 }
 
 // writeResult returns what answers with a value, or returns the error that came instead.

@@ -138,7 +138,7 @@ func exchanges(t *testing.T) map[string]exchange {
 	for _, path := range []string{
 		"regions", "regions/{region_id}", "regions/{region_id}/deployments", "regions/{region_id}/sentinels", "regions/{region_id}/policies",
 		"regions/{region_id}/deployments/{id}", "regions/{region_id}/sentinels/{id}", "regions/{region_id}/policies/{id}",
-		"log", "/api/v1/scopes/{scope}/items?limit=1&wait=10s",
+		"log", "tokens", "/api/v1/scopes/{scope}/items?limit=1&wait=10s",
 	} {
 		do("GET", path, "")
 	}

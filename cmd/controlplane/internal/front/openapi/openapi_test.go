@@ -42,7 +42,8 @@ func routes(t *testing.T) []adminapi.Route {
 	t.Helper()
 	server, err := clusters.New(clusters.Config{
 		Store: &clusters.Store{}, Admins: tokens.Only(controlplanetest.AdminToken),
-		AdminRoutes: slices.Concat(regions.AdminRoutes(&regions.Store{}), audit.Routes(&audit.Log{})),
+		AdminRoutes: slices.Concat(regions.AdminRoutes(&regions.Store{}), audit.Routes(&audit.Log{}),
+			tokens.Routes(tokens.Only(controlplanetest.AdminToken), &tokens.Uses{})),
 	})
 	require.NoError(t, err)
 	return slices.Concat(server.Routes(), regions.Routes())
@@ -75,7 +76,7 @@ func TestTheReferenceIsUpToDate(t *testing.T) {
 		"tags": []object{
 			{"name": "clusters", "description": "Clusters and what runs there, for administrators."},
 			{"name": "regions", "description": "Regions and what runs there, for administrators."},
-			{"name": "audit", "description": "Who changed what."},
+			{"name": "audit", "description": "Who changed what, and who has access."},
 			{"name": "agents", "description": "For the agents of clusters, each with its token."},
 			{"name": "streams", "description": "For the agents of regions, each with its token."},
 		},
@@ -127,7 +128,7 @@ var parameters = map[string]string{
 // tag returns the group that a route belongs to, and the credential that it needs.
 func tag(path string) (tag, credential string) {
 	switch {
-	case strings.HasPrefix(path, adminapi.Prefix+"audit"):
+	case strings.HasPrefix(path, adminapi.Prefix+"audit"), path == adminapi.Prefix+"tokens":
 		return "audit", "admin"
 	case strings.HasPrefix(path, adminapi.Prefix+"regions"), path == adminapi.Prefix+"log", path == adminapi.Prefix+"new-log-epoch":
 		return "regions", "admin"
@@ -154,6 +155,9 @@ func (s *schemas) operation(route adminapi.Route, example exchange) object {
 		return s.call(route, operation)
 	}
 	operation["operationId"], operation["summary"] = route.Operation.Name, route.Operation.Summary
+	if credential == "admin" {
+		operation["description"] = "Needs the role " + role(route) + "."
+	}
 	for _, q := range route.Operation.Query {
 		params = append(params, object{"name": q.Name, "in": "query", "description": q.Description, "schema": q.Schema})
 	}
@@ -215,6 +219,15 @@ func (s *schemas) operation(route adminapi.Route, example exchange) object {
 	return operation
 }
 
+// role returns who may use a route of the administration.
+func role(route adminapi.Route) string {
+	return map[adminapi.Right]string{
+		adminapi.RightRead:       "reader",
+		adminapi.RightOperate:    "operator of the project or region",
+		adminapi.RightAdminister: "administrator",
+	}[route.Needs()]
+}
+
 // call describes a call of Connect.
 func (s *schemas) call(route adminapi.Route, operation object) object {
 	service, name, _ := strings.Cut(strings.TrimPrefix(route.Path, "/"), "/")
@@ -247,6 +260,12 @@ func refusals(route adminapi.Route) map[int][]string {
 	}
 	add := func(status int, codes ...string) { all[status] = append(all[status], codes...) }
 	add(http.StatusUnauthorized, "unauthorized")
+	if _, credential := tag(route.Path); credential == "admin" {
+		add(http.StatusUnauthorized, "token_expired")
+		if route.Needs() != adminapi.RightRead {
+			add(http.StatusForbidden, "forbidden")
+		}
+	}
 	add(http.StatusTooManyRequests, "too_many_attempts")
 	add(http.StatusInternalServerError, "internal")
 	add(http.StatusServiceUnavailable, "busy", "disk_full")
@@ -274,16 +293,18 @@ examples as an OpenAPI 3.1 document at ` + "`/openapi.json`" + `, without a cred
 
 Administrators send ` + "`Authorization: Bearer`" + ` with a token of ` + "`--admin-token-file`" + `, agents with theirs. A list
 answers a part: at most ` + "`limit`" + ` items, and ` + "`next`" + ` if more follow, which is the ` + "`after`" + ` of the next request.
-Each route can also answer 400 ` + "`invalid`" + `, 401 ` + "`unauthorized`" + `, 429 ` + "`too_many_attempts`" + `, 500 ` + "`internal`" + `, and 503
+A token has a role; see [the runbook](runbooks.md#the-tokens-of-the-administrators). Each route can also answer
+400 ` + "`invalid`" + `, 401 ` + "`unauthorized`" + ` or ` + "`token_expired`" + `, 403 ` + "`forbidden`" + ` to a role that lacks the right,
+429 ` + "`too_many_attempts`" + `, 500 ` + "`internal`" + `, and 503
 ` + "`busy`" + ` or ` + "`disk_full`" + `; one with a body also 400 ` + "`malformed`" + ` or ` + "`unknown_field`" + `, 413 ` + "`too_large`" + ` and 415
 ` + "`unsupported_media_type`" + `.
 `)
 	titles := map[string]string{
-		"clusters": "Clusters, projects, services", "regions": "Regions and their resources", "audit": "The audit", "agents": "Agents of clusters",
+		"clusters": "Clusters, projects, services", "regions": "Regions and their resources", "audit": "The audit, and who has access", "agents": "Agents of clusters",
 		"streams": "Agents of regions",
 	}
 	for _, group := range []string{"clusters", "regions", "audit", "agents", "streams"} {
-		fmt.Fprintf(&b, "\n## %s\n\n| method | path | what | body | answer | errors |\n|---|---|---|---|---|---|\n", titles[group])
+		fmt.Fprintf(&b, "\n## %s\n\n| method | path | what | role | body | answer | errors |\n|---|---|---|---|---|---|---|\n", titles[group])
 		for _, route := range all {
 			if of, _ := tag(route.Path); of != group || route.Operation.Name == "" {
 				continue
@@ -302,8 +323,11 @@ Each route can also answer 400 ` + "`invalid`" + `, 401 ` + "`unauthorized`" + `
 				slices.Sort(codes)
 				errs = append(errs, fmt.Sprintf("%d `%s`", status, strings.Join(slices.Compact(codes), "`, `")))
 			}
-			path := strings.TrimPrefix(route.Path, adminapi.Prefix)
-			fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s | %s |\n", route.Method, path, strings.ReplaceAll(summary, "|", `\|`),
+			path, needs := strings.TrimPrefix(route.Path, adminapi.Prefix), "agent"
+			if _, credential := tag(route.Path); credential == "admin" {
+				needs, _, _ = strings.Cut(role(route), " ")
+			}
+			fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s | %s | %s |\n", route.Method, path, strings.ReplaceAll(summary, "|", `\|`), needs,
 				strings.Join(members(route.Operation.Body), ", "), answers(route), strings.Join(errs, "; "))
 		}
 	}
@@ -336,6 +360,8 @@ func answers(route adminapi.Route) string {
 		switch names := members(route.Operation.Answers[status]); {
 		case status == http.StatusCreated:
 			all = append(all, "201 if it is new")
+		case status == http.StatusAccepted:
+			all = append(all, "202 if it needs a second person")
 		case len(names) == 0:
 			all = append(all, strconv.Itoa(status))
 		case len(names) > most:

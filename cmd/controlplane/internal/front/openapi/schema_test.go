@@ -335,8 +335,8 @@ func fixed(value any) any {
 			switch text, isText := member.(string); {
 			case key == "token":
 				v[key] = strings.Repeat("0123456789abcdef", 4)
-			case isText && slices.Contains([]string{"epoch", "log_epoch", "reported_epoch", "request_id", "version", "checksum", "mark", "from", "last_pull_version", "actor"}, key):
-				v[key] = map[string]string{"from": "192.0.2.7", "actor": "admin/0a1b2c3d"}[key]
+			case isText && slices.Contains([]string{"epoch", "log_epoch", "reported_epoch", "request_id", "version", "checksum", "mark", "from", "last_pull_version", "actor", "fingerprint"}, key):
+				v[key] = map[string]string{"from": "192.0.2.7", "actor": "admin/0a1b2c3d", "fingerprint": "0a1b2c3d"}[key]
 				if v[key] == "" {
 					v[key] = "0123456789abcdef0123456789abcdef"
 				}

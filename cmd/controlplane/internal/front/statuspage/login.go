@@ -35,8 +35,8 @@ func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) htt
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
 			token, ok := tokens.Bearer(r.Header)
-			if ok && p.admins.Valid(token) {
-				origin.Verified(r.Context(), tokens.Administrator(token))
+			if admin, err := p.admins.Find(token); ok && err == nil {
+				origin.Verified(r.Context(), admin.Actor())
 				next(w, r, visitor{})
 				return
 			}
@@ -66,7 +66,8 @@ func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) htt
 // that cannot be asked ends nothing.
 func (p *Page) admitted(r *http.Request) bool {
 	if token, ok := tokens.Bearer(r.Header); ok {
-		return p.admins.Valid(token)
+		_, err := p.admins.Find(token)
+		return err == nil
 	}
 	who, err := p.visitor(r)
 	return err != nil || who.sessionID != ""
@@ -111,7 +112,8 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 	}
 	// Of the body alone: a URL with a token ends up in logs.
 	token := strings.TrimSpace(r.PostForm.Get("token"))
-	if !p.admins.Valid(token) {
+	admin, err := p.admins.Find(token)
+	if err != nil {
 		if wait := p.guard.Failed(r, "login", token); wait > 0 {
 			guard.Refuse(w, wait)
 			return
@@ -123,14 +125,15 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		p.render(w, r, http.StatusUnauthorized, "login", loginForm{Refused: true})
 		return
 	}
-	actor := tokens.Administrator(token)
+	actor := admin.Actor()
 	ctx, cancel := context.WithTimeout(audit.NewContext(r.Context(), actor), requestTimeout)
 	defer cancel()
-	secret, err := p.sessions.open(ctx, token)
+	secret, err := p.sessions.open(ctx, admin)
 	if err != nil {
 		p.fail(w, r, "login", err)
 		return
 	}
+	p.used.Note(ctx, admin)
 	p.logger.InfoContext(ctx, "login", slog.String("actor", actor), slog.String("from", origin.Address(ctx)))
 	p.setCookie(w, r, secret, sessionAge)
 	http.Redirect(w, r, Path, http.StatusSeeOther)

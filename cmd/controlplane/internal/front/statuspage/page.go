@@ -54,6 +54,8 @@ type Config struct {
 	Database *db.Database
 	// Admins are the tokens that open the page. Required, each of at least 16 bytes.
 	Admins tokens.Admins
+	// Used stores when these were used to log in. Nil: it is not stored.
+	Used *tokens.Uses
 	// Streams returns how many streams of the region of that name are open.
 	// Nil: this is not shown.
 	Streams func(region string) int
@@ -83,6 +85,7 @@ type Config struct {
 // while it is being looked at. It is safe for concurrent use.
 type Page struct {
 	admins    tokens.Admins
+	used      *tokens.Uses
 	guard     *guard.Guard
 	sessions  *sessions
 	feed      *feed
@@ -109,6 +112,7 @@ func New(config Config) (*Page, error) {
 	}
 	p := &Page{
 		admins:    config.Admins,
+		used:      config.Used,
 		guard:     config.Guard,
 		sessions:  &sessions{db: config.Database, admins: config.Admins},
 		heartbeat: cmp.Or(config.Heartbeat, defaultHeartbeat),

@@ -171,7 +171,7 @@ func TestASessionIsACookieThatTellsNothingAndEnds(t *testing.T) {
 
 		// Both tokens: the sessions of each.
 		both, err := statuspage.New(
-			statuspage.Config{Database: w.database, Admins: func() []string { return []string{adminToken + " of tomorrow", adminToken} }},
+			statuspage.Config{Database: w.database, Admins: tokens.Only(adminToken+" of tomorrow", adminToken)},
 		)
 		require.NoError(t, err)
 		w.url = serveHandler(t, both)

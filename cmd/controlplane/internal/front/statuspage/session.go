@@ -2,10 +2,7 @@ package statuspage
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -30,21 +27,19 @@ type sessions struct {
 	admins tokens.Admins
 }
 
-// id returns the database's id of the session that was opened with the token and whose
-// cookie has secret.
-func (s *sessions) id(token, secret string) string {
-	mac := hmac.New(sha256.New, []byte(token))
-	mac.Write([]byte("status session\n" + secret))
-	return hex.EncodeToString(mac.Sum(nil))
+// sessionID returns the database's id of the session that the administrator has opened and
+// whose cookie has secret.
+func sessionID(admin tokens.Admin, secret string) string {
+	return admin.MAC("status session\n" + secret)
 }
 
 // open begins a session and returns the secret for its cookie.
-func (s *sessions) open(ctx context.Context, token string) (secret string, err error) {
+func (s *sessions) open(ctx context.Context, admin tokens.Admin) (secret string, err error) {
 	secret, _ = tokens.New()
 	now := time.Now()
 	err = s.db.Write(ctx, func(tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO status_sessions (id, created_at, expires_at) VALUES (?, ?, ?)`,
-			s.id(token, secret), now.UnixMilli(), now.Add(sessionAge).UnixMilli()); err != nil {
+			sessionID(admin, secret), now.UnixMilli(), now.Add(sessionAge).UnixMilli()); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM status_sessions WHERE expires_at <= ? OR created_at <
@@ -61,8 +56,11 @@ func (s *sessions) open(ctx context.Context, token string) (secret string, err e
 
 // find returns the session whose cookie has secret; no id if there is none.
 func (s *sessions) find(ctx context.Context, secret string) (visitor, error) {
-	for _, token := range s.admins() {
-		asked := s.id(token, secret)
+	for _, admin := range s.admins() {
+		if admin.Expired(time.Now()) {
+			continue
+		}
+		asked := sessionID(admin, secret)
 		var expires int64
 		err := s.db.Read(ctx, func(tx *db.Tx) error {
 			return tx.QueryRowContext(ctx, `SELECT expires_at FROM status_sessions WHERE id = ?`, asked).Scan(&expires)
@@ -70,7 +68,7 @@ func (s *sessions) find(ctx context.Context, secret string) (visitor, error) {
 		ends := time.UnixMilli(expires)
 		switch {
 		case err == nil && time.Now().Before(ends):
-			return visitor{sessionID: asked, actor: tokens.Administrator(token), until: ends}, nil
+			return visitor{sessionID: asked, actor: admin.Actor(), until: ends}, nil
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return visitor{}, fmt.Errorf("find session: %w", err)
 		}

@@ -3,8 +3,10 @@ package clusters
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
@@ -17,10 +19,51 @@ type agentKey struct{}
 
 func (s *Server) authenticateAdmin(w http.ResponseWriter, r *http.Request) error {
 	token, ok := tokens.Bearer(r.Header)
-	if !ok || !s.admins.Valid(token) {
+	admin, err := s.admins.Find(token)
+	switch {
+	case ok && errors.Is(err, tokens.ErrExpired):
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		return &adminapi.Error{
+			Status:  http.StatusUnauthorized,
+			Code:    "token_expired",
+			Message: "the token has expired, at " + admin.Expires.UTC().Format(time.RFC3339),
+		}
+	case !ok || err != nil:
 		return s.refused(w, r, "admin", token)
 	}
-	return dispatch(s.adminMux, w, r.WithContext(audit.NewContext(r.Context(), tokens.Administrator(token))))
+	s.used.Note(r.Context(), admin)
+	ctx := audit.NewContext(context.WithValue(r.Context(), adminKey{}, admin), admin.Actor())
+	return dispatch(s.adminMux, w, r.WithContext(ctx))
+}
+
+// adminKey is the context key of the administrator whose token a request carries.
+type adminKey struct{}
+
+// admit refuses an administrator whose role lacks the right that a route needs, and asks for
+// a second person where two are needed.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, route adminapi.Route) (bool, error) {
+	admin, ok := r.Context().Value(adminKey{}).(tokens.Admin)
+	if !ok || !admin.May(route.Needs(), r.PathValue("project_id"), r.PathValue("region_id")) {
+		return false, lacks(admin, route)
+	}
+	if route.Operation.Action == adminapi.ActionAbandon && r.URL.Query().Get("abandon") != "true" {
+		return true, nil
+	}
+	return s.second.Agree(w, r, route.Operation.Action, admin)
+}
+
+// lacks is the answer to an administrator without the right that a route needs.
+func lacks(admin tokens.Admin, route adminapi.Route) error {
+	need := "the role administrator"
+	if route.Needs() == adminapi.RightOperate {
+		need = "the role operator of the project or region in the path, or administrator"
+	}
+	return &adminapi.Error{
+		Status: http.StatusForbidden,
+		Code:   "forbidden",
+		Message: fmt.Sprintf("%s has the role %s and may change %s; %s needs %s",
+			admin.Actor(), admin.Role, admin.Scope(), route.Operation.Name, need),
+	}
 }
 
 func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error {

@@ -74,11 +74,11 @@ func (s *Server) clusterRoutes() []adminapi.Route {
 			Named("removeCluster", "Remove a cluster that has no projects and whose agent does not ask. What its agent has made stays."),
 		adminapi.Set(cluster+"/config", clusterPath, s.putConfig).Named("putClusterConfig", "Set the settings of a cluster."),
 		adminapi.Get(cluster+"/config", clusterPath, s.showConfig).Named("getClusterConfig", "Show the settings of a cluster."),
-		adminapi.Post(cluster+"/allow-mass-delete", clusterPath, s.allowMassDelete).Refuses(http.StatusConflict, "other_deletions").
+		adminapi.Post(cluster+"/allow-mass-delete", clusterPath, s.allowMassDelete).ByTwo(adminapi.ActionApprove).Refuses(http.StatusConflict, "other_deletions").
 			Named("approveClusterDeletions", "Let the agent carry out the deletions that it holds, which it has reported under this digest."),
 		adminapi.Post(cluster+"/rotate-token", clusterPath, s.rotateToken).
 			Named("rotateClusterToken", "Make another token. The one of before ends at once, or after an overlap."),
-		adminapi.Post(cluster+"/new-epoch", clusterPath, s.startEpoch).
+		adminapi.Post(cluster+"/new-epoch", clusterPath, s.startEpoch).ByTwo(adminapi.ActionEpoch).
 			Named("startClusterEpoch", "Begin another epoch after the database was restored."),
 	}
 	for i := range routes {
@@ -133,7 +133,7 @@ func (s *Server) projectRoutes() []adminapi.Route {
 			Refuses(http.StatusConflict, "var_group_attached").Named("deleteVarGroup", "Delete a var group that no service has."),
 	}
 	for i := range routes {
-		routes[i] = routes[i].Refuses(http.StatusNotFound, "unknown_project")
+		routes[i] = routes[i].Refuses(http.StatusNotFound, "unknown_project").Operated()
 	}
 	projects := adminapi.Route{
 		Method: http.MethodGet, Path: list, Handle: s.listProjects,
@@ -144,7 +144,7 @@ func (s *Server) projectRoutes() []adminapi.Route {
 	}
 	return append([]adminapi.Route{
 		projects.Refuses(http.StatusNotFound, "unknown_cluster").Named("listProjects", "List the projects."),
-		adminapi.Put(project, projectPath, s.putProject).Refuses(http.StatusNotFound, "unknown_cluster").
+		adminapi.Put(project, projectPath, s.putProject).Refuses(http.StatusNotFound, "unknown_cluster").Operated().
 			Refuses(http.StatusConflict, "project_moved").
 			Named("putProject", "Create, change or revive a project. It stays on its cluster for life."),
 	}, routes...)

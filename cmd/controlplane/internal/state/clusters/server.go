@@ -17,6 +17,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/requestid"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/second"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 )
@@ -35,6 +36,10 @@ type Config struct {
 	// Admins are the tokens that open the endpoints below /api/v1/admin/. Required, each of
 	// at least 16 bytes.
 	Admins tokens.Admins
+	// Used stores when these were used. Nil: it is not stored.
+	Used *tokens.Uses
+	// Second asks for a second person where one is not enough. Nil: one always is.
+	Second *second.Person
 	// AdminRoutes are further endpoints below /api/v1/admin/, and AdminConditions
 	// how the errors of their stores are answered. Empty: there are none.
 	AdminRoutes     []adminapi.Route
@@ -60,6 +65,8 @@ type Server struct {
 	store    *Store
 	api      *adminapi.API
 	admins   tokens.Admins
+	used     *tokens.Uses
+	second   *second.Person
 	guard    *guard.Guard
 	limits   *limits.Limits
 	logger   *slog.Logger
@@ -89,6 +96,8 @@ func New(config Config) (*Server, error) {
 		store:  config.Store,
 		api:    &adminapi.API{Logger: logger, Conditions: slices.Concat(conditions, config.AdminConditions)},
 		admins: config.Admins,
+		used:   config.Used,
+		second: config.Second,
 		guard:  config.Guard,
 		limits: config.Limits,
 		logger: logger,
@@ -122,7 +131,9 @@ func New(config Config) (*Server, error) {
 		}
 	}
 	agents, admins := s.agentRoutes(), append(s.adminRoutes(), config.AdminRoutes...)
-	s.agentMux, s.adminMux = s.api.Mux(agents), s.api.Mux(admins)
+	administration := *s.api
+	administration.Admit = s.admit
+	s.agentMux, s.adminMux = s.api.Mux(agents), administration.Mux(admins)
 	s.routes = slices.Concat(agents, admins)
 	return s, nil
 }

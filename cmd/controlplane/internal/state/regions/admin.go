@@ -35,7 +35,7 @@ func AdminRoutes(store *Store) []adminapi.Route {
 			Named("removeRegion", "Remove a region that has no resources and whose agent is silent. What its agent has made stays."),
 		adminapi.Post(region+"/rotate-token", regionPath, a.rotateToken).
 			Named("rotateRegionToken", "Make another token. The one of before ends at once, or after an overlap."),
-		adminapi.Post(region+"/allow-mass-delete", regionPath, a.approveDeletions).Refuses(http.StatusConflict, "other_deletions").
+		adminapi.Post(region+"/allow-mass-delete", regionPath, a.approveDeletions).ByTwo(adminapi.ActionApprove).Refuses(http.StatusConflict, "other_deletions").
 			Named("approveRegionDeletions", "Let the agent carry out the deletions that it holds, which it has reported under this digest."),
 	}
 	for _, c := range []struct {
@@ -53,9 +53,9 @@ func AdminRoutes(store *Store) []adminapi.Route {
 				Named("list"+c.name+"s", "List the "+c.collection+" of a region."),
 			adminapi.Get(resource, resourcePath, a.showResource(c.collection)).Refuses(http.StatusNotFound, "unknown_resource").
 				Named("get"+c.name, "Show "+c.one+" as it was put."),
-			adminapi.Set(resource, resourcePath, putResource(c.put)).Refuses(http.StatusConflict, "name_taken").
+			adminapi.Set(resource, resourcePath, putResource(c.put)).Operated().Refuses(http.StatusConflict, "name_taken").
 				Named("put"+c.name, "Create or change "+c.one+", or its desired state alone."),
-			adminapi.Delete(resource, resourcePath, archiveResource(c.put)).Refuses(http.StatusNotFound, "unknown_resource").
+			adminapi.Delete(resource, resourcePath, archiveResource(c.put)).Operated().Refuses(http.StatusNotFound, "unknown_resource").
 				Named("delete"+c.name, "Archive "+c.one+": its agent deletes it, and its row is purged later."),
 		)
 	}
@@ -70,7 +70,7 @@ func AdminRoutes(store *Store) []adminapi.Route {
 			Named("listRegions", "List the regions."),
 		adminapi.Put(region, regionPath, a.put).Refuses(http.StatusConflict, "name_taken").
 			Named("putRegion", "Register a region: the answer has the token of its agent, once. For a registered one, set its name and platform."),
-		adminapi.Post(adminapi.Prefix+"new-log-epoch", adminapi.Everything, a.startLogEpoch).
+		adminapi.Post(adminapi.Prefix+"new-log-epoch", adminapi.Everything, a.startLogEpoch).ByTwo(adminapi.ActionEpoch).
 			Named("startLogEpoch", "Begin another epoch of the change log after the database was restored: all agents of regions list again."),
 		adminapi.Get(adminapi.Prefix+"log", adminapi.Everything, a.showLog).
 			Named("getLog", "Show how far the numbering of the change log is."),

@@ -1,0 +1,135 @@
+// Package second asks for two people where one mistake, or one stolen token, would do harm:
+// the first request is stored and answered with 202, and the same request of another
+// administrator within the hour is carried out.
+package second
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+)
+
+// window is how long the first request waits for the second.
+const window = time.Hour
+
+// Person keeps the requests that wait for a second person. It is safe for concurrent use,
+// and several replicas may share its database.
+type Person struct {
+	// Database has the table. Required.
+	Database *db.Database
+	// Actions are those that need two people; see [Actions]. Empty: none.
+	Actions []string
+}
+
+// Actions are what can need two people.
+func Actions() []string {
+	return []string{adminapi.ActionApprove, adminapi.ActionEpoch, adminapi.ActionAbandon}
+}
+
+// Check returns the error for an action that is none of [Actions].
+func Check(actions []string) error {
+	for _, action := range actions {
+		if !slices.Contains(Actions(), action) {
+			return fmt.Errorf("is %.80q, must be some of %s, with commas between", action, strings.Join(Actions(), ", "))
+		}
+	}
+	return nil
+}
+
+// Agree reports whether a request may be carried out now. If it may not, it has answered
+// that another person is needed, or returns why the request is refused. It leaves the body
+// to be read.
+func (p *Person) Agree(w http.ResponseWriter, r *http.Request, action string, admin tokens.Admin) (bool, error) {
+	if p == nil || !slices.Contains(p.Actions, action) {
+		return true, nil
+	}
+	if admin.Name == "" {
+		return false, &adminapi.Error{
+			Status:  http.StatusForbidden,
+			Code:    "nameless_token",
+			Message: action + " needs two people, and this token has no name: set name=... before it in --admin-token-file",
+		}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, adminapi.MaxBody))
+	if err != nil {
+		return false, adminapi.Describe(err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	sum := sha256.Sum256(append([]byte(r.Method+" "+r.URL.Path+"?"+r.URL.Query().Encode()+"\n"), bytes.TrimSpace(body)...))
+	first, err := p.note(r.Context(), hex.EncodeToString(sum[:]), asking{admin.Name, change(r, action)})
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("second person: %w", err)
+	case first == "":
+		return false, adminapi.WriteJSON(w, http.StatusAccepted, adminapi.Waiting{
+			Action: action, First: admin.Actor(), Until: time.Now().Add(window).UTC().Truncate(time.Second),
+			Message: "another administrator must send the same request; then it is carried out",
+		})
+	case first == admin.Name:
+		return false, &adminapi.Error{
+			Status: http.StatusConflict, Code: "same_person",
+			Message: action + " needs two people: " + admin.Actor() + " has asked for it already, and another administrator must",
+		}
+	}
+	return true, nil
+}
+
+// asking is the entry of the audit for a first request, and the name of its administrator.
+type asking struct {
+	By string
+	audit.Change
+}
+
+// change is the entry of the audit for a request.
+func change(r *http.Request, action string) audit.Change {
+	c := audit.Change{Verb: "ask-" + action, Kind: audit.KindLog, Name: "regions", Outcome: audit.Created}
+	if id := r.PathValue("cluster_id"); id != "" {
+		c.Kind, c.Name = audit.KindCluster, id
+	} else if id := r.PathValue("region_id"); id != "" {
+		c.Kind, c.Name = audit.KindRegion, id
+	}
+	return c
+}
+
+// note stores who asks, and returns who has asked for the same within the window; "" for no
+// one. A request that is carried out is forgotten: the next of its kind needs two people
+// again.
+func (p *Person) note(ctx context.Context, request string, change asking) (first string, err error) {
+	now := time.Now()
+	err = p.Database.Write(ctx, func(tx *db.Tx) error {
+		first = ""
+		if _, err := tx.ExecContext(ctx, `DELETE FROM second_person WHERE asked_at <= ?`, now.Add(-window).UnixMilli()); err != nil {
+			return err
+		}
+		result, err := tx.ExecContext(ctx, `INSERT INTO second_person (request, name, asked_at) VALUES (?, ?, ?) ON CONFLICT (request) DO NOTHING`,
+			request, change.By, now.UnixMilli())
+		if err != nil {
+			return err
+		}
+		switch stored, err := result.RowsAffected(); {
+		case err != nil:
+			return err
+		case stored == 1:
+			return audit.Record(ctx, tx, change.Change)
+		}
+		err = tx.QueryRowContext(ctx, `SELECT name FROM second_person WHERE request = ?`+tx.Lock, request).Scan(&first)
+		if err != nil || first == change.By {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `DELETE FROM second_person WHERE request = ?`, request)
+		return err
+	})
+	return first, err
+}

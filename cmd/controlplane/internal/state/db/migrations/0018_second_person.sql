@@ -1,0 +1,6 @@
+-- Requests that wait for the same request of another administrator, by a hash of the request.
+CREATE TABLE second_person (
+    request TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    asked_at BIGINT NOT NULL
+);

@@ -287,15 +287,17 @@ type dashboard struct {
 	Templating    struct {
 		List []struct{ Name, Type, Query string }
 	}
-	Panels []struct {
-		ID          int
-		Type, Title string
-		Datasource  source
-		GridPos     struct{ H, W, X, Y int }
-		Targets     []struct {
-			RefID, Expr, LegendFormat string
-			Datasource                source
-		}
+	Panels []panel
+}
+
+type panel struct {
+	ID          int
+	Type, Title string
+	Datasource  source
+	GridPos     struct{ H, W, X, Y int }
+	Targets     []struct {
+		RefID, Expr, LegendFormat string
+		Datasource                source
 	}
 }
 
@@ -310,8 +312,14 @@ func TestEachDashboardShowsWhatIsExported(t *testing.T) {
 		require.Equal(t, "trueup-"+program, d.UID)
 		require.NotEmpty(t, d.Title)
 		require.Positive(t, d.SchemaVersion)
-		require.Len(t, d.Templating.List, 1)
 		require.Equal(t, "datasource", d.Templating.List[0].Name)
+		for _, variable := range d.Templating.List[1:] {
+			at := program + ": " + variable.Name
+			values := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).FindStringSubmatch(variable.Query)
+			require.NotNil(t, values, at)
+			require.Contains(t, metrics[values[1]], values[2], at)
+			require.True(t, slices.ContainsFunc(d.Panels, func(p panel) bool { return strings.Contains(p.Targets[0].Expr, `=~"$`+variable.Name+`"`) }), at)
+		}
 		ids, titles, shown, taken := map[int]bool{}, map[string]bool{}, map[string]bool{}, map[[2]int]bool{}
 		for _, panel := range d.Panels {
 			at := program + ": " + panel.Title

@@ -41,6 +41,7 @@ func (s *Server) pullDesiredState(w http.ResponseWriter, r *http.Request) error 
 	if len(body) > starbase.MaxBody {
 		return fmt.Errorf("desired state of cluster %s has %d bytes, agents take %d", clusterID, len(body), starbase.MaxBody)
 	}
+	s.bodies.set(clusterID, len(body))
 	w.Header().Set("ETag", strconv.Quote(state.Version))
 	if err := adminapi.WriteJSON(w, http.StatusOK, json.RawMessage(body)); err != nil {
 		return err

@@ -51,7 +51,7 @@ func (s *Store) Overview(ctx context.Context, since time.Time, step time.Duratio
 		if err := capacities(ctx, tx, byID, since, step); err != nil {
 			return err
 		}
-		return snapshotMinutes(ctx, tx, byID)
+		return snapshotMinutes(ctx, tx, byID, time.Hour)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("overview: %w", err)
@@ -59,21 +59,24 @@ func (s *Store) Overview(ctx context.Context, since time.Time, step time.Duratio
 	return list, nil
 }
 
+// clusterPoint is a capacity report of a cluster.
+type clusterPoint struct {
+	clusterID string
+	point     CapacityPoint
+}
+
+func scanPoint(rows *sql.Rows, r *clusterPoint) error {
+	var at int64
+	err := rows.Scan(&r.clusterID, &at, &r.point.Pods, &r.point.SoftLimit)
+	r.point.TakenAt = time.UnixMilli(at).UTC()
+	return err
+}
+
 func capacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOverview, since time.Time, step time.Duration) error {
-	type row struct {
-		clusterID string
-		point     CapacityPoint
-	}
-	scan := func(rows *sql.Rows, r *row) error {
-		var at int64
-		err := rows.Scan(&r.clusterID, &at, &r.point.Pods, &r.point.SoftLimit)
-		r.point.TakenAt = time.UnixMilli(at).UTC()
-		return err
-	}
 	millis := step.Milliseconds()
 	rows, err := tx.QueryContext(ctx, `SELECT cluster_id, taken_at - taken_at % ? AS step, max(current_pod_count), max(soft_limit)
 		FROM capacity_reports WHERE taken_at >= ? GROUP BY 1, 2 ORDER BY 1, 2`, millis, since.UnixMilli())
-	gathered, err := db.Collect(rows, err, scan)
+	gathered, err := db.Collect(rows, err, scanPoint)
 	if err != nil {
 		return err
 	}
@@ -82,10 +85,15 @@ func capacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOver
 			c.Capacity = append(c.Capacity, gathered[i].point)
 		}
 	}
-	rows, err = tx.QueryContext(ctx, `SELECT r.cluster_id, r.taken_at, r.current_pod_count, r.soft_limit FROM capacity_reports r
+	return latestCapacities(ctx, tx, clusters)
+}
+
+// latestCapacities sets the newest report of each cluster.
+func latestCapacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOverview) error {
+	rows, err := tx.QueryContext(ctx, `SELECT r.cluster_id, r.taken_at, r.current_pod_count, r.soft_limit FROM capacity_reports r
 		JOIN (SELECT cluster_id, max(taken_at) AS newest FROM capacity_reports GROUP BY cluster_id) n
 		ON n.cluster_id = r.cluster_id AND n.newest = r.taken_at`)
-	latest, err := db.Collect(rows, err, scan)
+	latest, err := db.Collect(rows, err, scanPoint)
 	for i := range latest {
 		if c := clusters[latest[i].clusterID]; c != nil {
 			c.Latest = &latest[i].point
@@ -94,7 +102,8 @@ func capacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOver
 	return err
 }
 
-func snapshotMinutes(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOverview) error {
+// snapshotMinutes sets the minutes of this long that have billing records.
+func snapshotMinutes(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOverview, window time.Duration) error {
 	type row struct {
 		clusterID string
 		minute    SnapshotMinute
@@ -102,7 +111,7 @@ func snapshotMinutes(ctx context.Context, tx *db.Tx, clusters map[string]*Cluste
 	rows, err := tx.QueryContext(
 		ctx,
 		`SELECT cluster_id, minute, records FROM snapshot_minutes WHERE minute >= ? ORDER BY 1, 2`,
-		time.Now().Add(-time.Hour).UnixMilli(),
+		time.Now().Add(-window).UnixMilli(),
 	)
 	minutes, err := db.Collect(rows, err, func(rows *sql.Rows, r *row) error {
 		var at int64

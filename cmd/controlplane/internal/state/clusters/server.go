@@ -76,6 +76,7 @@ type Server struct {
 	// snapshots are counted by what became of them.
 	snapshots *prometheus.CounterVec
 	retention time.Duration
+	bodies    *bodies
 	// Two muxes, so that an agent's token cannot reach an admin handler
 	// whatever the path looks like.
 	adminMux, agentMux *http.ServeMux
@@ -119,13 +120,14 @@ func New(config Config) (*Server, error) {
 		}, []string{"result"}),
 		retention: cmp.Or(config.SnapshotRetention, SnapshotRetention),
 	}
+	s.bodies = &bodies{}
 	if config.Registerer != nil {
 		if err := errors.Join(
 			config.Registerer.Register(s.requests),
 			config.Registerer.Register(s.seconds),
 			config.Registerer.Register(s.dropped),
 			config.Registerer.Register(s.snapshots),
-			config.Registerer.Register(newContacts(s.store, logger)),
+			config.Registerer.Register(newContacts(s.store, s.bodies, logger)),
 		); err != nil {
 			return nil, err
 		}

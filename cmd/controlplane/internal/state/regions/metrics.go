@@ -18,7 +18,8 @@ type leases struct {
 	store  *Store
 	logger *slog.Logger
 
-	regions, silence, lag *prometheus.Desc
+	regions, silence, lag      *prometheus.Desc
+	instances, sentinels, held *prometheus.Desc
 }
 
 func newLeases(store *Store, logger *slog.Logger) *leases {
@@ -44,6 +45,24 @@ func newLeases(store *Store, logger *slog.Logger) *leases {
 			[]string{"region"},
 			nil,
 		),
+		instances: prometheus.NewDesc(
+			prefix+"_instances",
+			"Instances of the region by the status that its agent reported: pending, running, failed or, of a silent region, inactive.",
+			[]string{"region", "status"},
+			nil,
+		),
+		sentinels: prometheus.NewDesc(
+			prefix+"_sentinels",
+			"Sentinels that should run in the region, by the health that its agent reported; of a silent region unknown.",
+			[]string{"region", "health"},
+			nil,
+		),
+		held: prometheus.NewDesc(
+			prefix+"_held_deletions",
+			"Deletions that the region's agent holds until a person approves them.",
+			[]string{"region"},
+			nil,
+		),
 	}
 }
 
@@ -52,6 +71,9 @@ func (l *leases) Describe(to chan<- *prometheus.Desc) {
 	to <- l.regions
 	to <- l.silence
 	to <- l.lag
+	to <- l.instances
+	to <- l.sentinels
+	to <- l.held
 }
 
 // Collect implements [prometheus.Collector].
@@ -64,12 +86,23 @@ func (l *leases) Collect(to chan<- prometheus.Metric) {
 		l.logger.WarnContext(ctx, "regions not counted", slog.Any("error", err))
 		return
 	}
-	gauge := func(desc *prometheus.Desc, value float64, label string) {
-		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, label)
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	count := map[string]float64{"alive": 0, "silent": 0, "never": 0}
 	for i := range regions {
 		r := &regions[i]
+		for status, n := range r.Instances {
+			gauge(l.instances, float64(n), r.Name, status)
+		}
+		for health, n := range r.Health {
+			gauge(l.sentinels, float64(n), r.Name, health)
+		}
+		held := 0
+		if r.HeldDeletions != nil {
+			held = r.HeldDeletions.Count
+		}
+		gauge(l.held, float64(held), r.Name)
 		if r.Reported {
 			gauge(l.lag, float64(max(r.Head, r.Applied)-r.Applied), r.Name)
 		}

@@ -56,6 +56,50 @@ trueup_controlplane_regions{lease="silent"} `+silent+`
 	require.Equal(t, map[string]uint64{"deployments ok": 1, "deployments not_found": 1}, timed)
 }
 
+// TestEachRegionHasWhatAFleetIsWatchedBy counts what the agent of a region has reported, and
+// then what a silent one leaves of it.
+func TestEachRegionHasWhatAFleetIsWatchedBy(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		t := w.t
+		series := func(name string) map[string]float64 {
+			t.Helper()
+			families, err := w.registry.Gather()
+			require.NoError(t, err)
+			found := map[string]float64{}
+			for _, family := range families {
+				if family.GetName() != "trueup_controlplane_region_"+name {
+					continue
+				}
+				for _, m := range family.GetMetric() {
+					var labels []string
+					for _, l := range m.GetLabel() {
+						labels = append(labels, l.GetValue())
+					}
+					found[strings.Join(labels, " ")] = m.GetGauge().GetValue()
+				}
+			}
+			return found
+		}
+		none := series("held_deletions")
+		require.Len(t, none, 2)
+		require.Zero(t, none["eu-1"])
+		require.Empty(t, series("instances"))
+		_, err := w.agent().Heartbeat(t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{
+			HeldDeletions: &ctrlv1.HeldDeletions{Digest: "d", Count: 8, Units: []*ctrlv1.HeldUnit{{Unit: "deployment ws/one", Objects: 8, Reason: "absent"}}},
+		}))
+		require.NoError(t, err)
+		w.put("d_1", "running", deployment("one", "one:1"))
+		w.sql(`INSERT INTO instances (region_id, deployment_id, k8s_name, address, cpu_millicores, memory_mib, status, reason, restarts, reported_at)
+			SELECT 'reg_eu', 'd_1', 'one-' || n, '', 1, 1, CASE WHEN n < 3 THEN 'running' ELSE 'failed' END, '', 0, 1
+			FROM (SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3) AS numbers`)
+		require.InDelta(t, 8, series("held_deletions")["eu-1"], 0)
+		require.Equal(t, map[string]float64{"eu-1 running": 3, "eu-1 failed": 1}, series("instances"))
+		w.sql(`UPDATE regions SET heartbeat_at = 1 WHERE heartbeat_at > 0`)
+		require.Equal(t, map[string]float64{"eu-1 inactive": 4}, series("instances"), "nothing is known of a silent region")
+	})
+}
+
 func TestEachRegionHasItsSilenceAndLagUntilItIsRemoved(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {

@@ -91,7 +91,8 @@ func (s *Store) Overview(ctx context.Context) (list []RegionOverview, err error)
 	return list, nil
 }
 
-// positions returns every region with the position of its agent alone, sorted by name.
+// positions returns every region with the position of its agent and the counts of its
+// resources alone, sorted by name.
 func (s *Store) positions(ctx context.Context) (list []RegionOverview, err error) {
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+`, l.scope IS NOT NULL FROM regions r
@@ -99,7 +100,15 @@ func (s *Store) positions(ctx context.Context) (list []RegionOverview, err error
 		list, err = db.Collect(rows, err, func(rows *sql.Rows, r *RegionOverview) error {
 			return scanRegion(func(columns ...any) error { return rows.Scan(append(columns, &r.Known)...) }, &r.Region)
 		})
-		return err
+		byID := make(map[string]*RegionOverview, len(list))
+		for i := range list {
+			list[i].Instances, list[i].Health = map[string]int{}, map[string]int{}
+			byID[list[i].ID] = &list[i]
+		}
+		if err != nil {
+			return err
+		}
+		return countResources(ctx, tx, byID)
 	})
 	byName := map[string]*RegionOverview{}
 	for i := range list {

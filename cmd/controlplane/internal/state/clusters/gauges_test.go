@@ -1,0 +1,123 @@
+package clusters_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
+)
+
+// TestTheMetricsCountWhatGETShows puts and reports services at random, and counts what GET of
+// the cluster shows.
+func TestTheMetricsCountWhatGETShows(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld(t)
+	w.must("PUT", projectsPath+projectX, projectBody)
+	service := func(n int) string {
+		return fmt.Sprintf("%s%s/services/44444444-4444-4444-8444-%012d/production", projectsPath, projectX, n)
+	}
+	phases := []string{"Progressing", "Healthy", "Applying", "Failed", "Rejected"}
+	seen := map[clusters.Standing]bool{}
+	for range 60 {
+		switch n := random.IntN(8); random.IntN(6) {
+		case 0, 1:
+			w.must("PUT", service(n), strings.Replace(serviceBody, "shop:1", fmt.Sprintf("shop:%d", random.IntN(9)), 1))
+		case 2:
+			w.admin("DELETE", service(n), "")
+		case 3:
+			if random.IntN(6) == 0 {
+				w.must("POST", clustersPath+"/"+clusterA+"/new-epoch", "")
+			}
+		default:
+			version := w.pull(clusterA)
+			var list []string
+			for n := range 10 { // two of them were never put
+				if random.IntN(2) == 0 {
+					list = append(list, fmt.Sprintf(`{"project_id":%q,"environment":"production","service_id":"44444444-4444-4444-8444-%012d",`+
+						`"observed_generation":1,"phase":%q,"ready":1,"desired":1}`, projectX, n, phases[random.IntN(len(phases))]))
+				}
+			}
+			body := fmt.Sprintf(`{"epoch":%q,"generation":%d,"instance_id":"one","complete":%v,"services":[%s]}`,
+				version.Epoch, max(1, version.Generation-int64(random.IntN(3))), random.IntN(2) == 0, strings.Join(list, ","))
+			answer := w.agent("POST", "status", body)
+			require.Equal(t, 204, answer.status, answer.body)
+		}
+		cluster, states, err := w.store.Cluster(t.Context(), clusterA)
+		require.NoError(t, err)
+		want := map[string]float64{}
+		for i := range states {
+			want[cluster.ClusterID+" "+cluster.Region+" "+string(states[i].Standing)+" "]++
+			seen[states[i].Standing] = true
+		}
+		await.Eventually(t, fmt.Sprintf("seed %d: %v", seed, want), func() bool { // a count that took long is used again
+			return maps.Equal(want, w.gauges("trueup_controlplane_cluster_services"))
+		})
+	}
+	require.Greater(t, len(seen), 4, "seed %d: %v", seed, seen)
+}
+
+// TestEachClusterHasWhatAFleetIsWatchedBy has the other gauges of one cluster.
+func TestEachClusterHasWhatAFleetIsWatchedBy(t *testing.T) {
+	t.Parallel()
+	const prefix = "trueup_controlplane_cluster_"
+	w := newWorld(t)
+	w.seed()
+	a, b := clusterA+" nyc3 ", clusterB+" nyc3 "
+	require.Equal(t, map[string]float64{a: 0, b: 0}, w.gauges(prefix+"held_deletions"))
+	for _, name := range []string{"oldest_tombstone_seconds", "billing_gap_minutes", "pods", "pods_soft_limit", "desired_state_bytes"} {
+		require.Empty(t, w.gauges(prefix+name), name)
+	}
+	require.Equal(t, map[string]float64{"": 16 << 20}, w.gauges("trueup_controlplane_desired_state_limit_bytes"))
+
+	size := len(w.agent("GET", "desired-state", "").body)
+	require.Equal(t, map[string]float64{a: float64(size)}, w.gauges(prefix+"desired_state_bytes"))
+	version := w.pull(clusterA)
+	held := `"held_deletions":{"digest":"d","count":7,"units":[{"unit":"project x","objects":7,"reason":"absent"}]}`
+	require.Equal(t, 204, w.agent("POST", "status",
+		fmt.Sprintf(`{"epoch":%q,"generation":%d,"instance_id":"one","services":[],%s}`, version.Epoch, version.Generation, held)).status)
+	require.Equal(t, map[string]float64{a: 7, b: 0}, w.gauges(prefix+"held_deletions"))
+	w.must("DELETE", servicePath, "")
+	w.update(`UPDATE services SET updated_at = ?`, time.Now().Add(-time.Hour).UnixMilli())
+	require.InDelta(t, 3600, w.gauges(prefix + "oldest_tombstone_seconds")[a], 60)
+	now := time.Now().UTC().Truncate(time.Minute)
+	for n, pods := range []int{500, 812} {
+		require.Equal(t, 204, w.agent("POST", "capacity", fmt.Sprintf(`{"cluster_id":%q,"current_pod_count":%d,"soft_limit":1000,"timestamp":%q}`,
+			clusterA, pods, now.Add(time.Duration(n-2)*time.Minute).Format(time.RFC3339))).status)
+	}
+	require.Equal(t, map[string]float64{a: 812}, w.gauges(prefix+"pods"))
+	require.Equal(t, map[string]float64{a: 1000}, w.gauges(prefix+"pods_soft_limit"))
+	minute := func(ago int) {
+		w.update(`INSERT INTO snapshot_minutes (cluster_id, minute, records) VALUES (?, ?, 3)`,
+			clusterA, now.Add(-time.Duration(ago)*time.Minute).UnixMilli())
+	}
+	minute(5)
+	require.Equal(t, map[string]float64{a: 0}, w.gauges(prefix+"billing_gap_minutes"), "a first record has none before it")
+	minute(8)
+	require.Equal(t, map[string]float64{a: 2}, w.gauges(prefix+"billing_gap_minutes"))
+	minute(64)
+	require.Equal(t, map[string]float64{a: 57}, w.gauges(prefix+"billing_gap_minutes"))
+	minute(65)
+	require.Equal(t, map[string]float64{a: 57}, w.gauges(prefix+"billing_gap_minutes"), "of 60 minutes")
+	w.silence()
+	require.Equal(t, 204, w.admin("DELETE", clustersPath+"/"+clusterA+"?abandon=true", "").status)
+	for _, name := range []string{"held_deletions", "pods", "billing_gap_minutes", "desired_state_bytes", "services"} {
+		for labels := range w.gauges(prefix + name) {
+			require.NotContains(t, labels, clusterA, name)
+		}
+	}
+}
+
+// agent asks as the agent of cluster A.
+func (w *world) agent(method, path, body string) answer {
+	return w.do(method, "/api/v1/clusters/"+clusterA+"/"+path, w.tokens[clusterA], body)
+}

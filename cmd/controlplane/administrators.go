@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/second"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
@@ -21,7 +22,7 @@ func (o *options) twoPeople(admins []tokens.Admin) ([]string, error) {
 	}
 	names := map[string]bool{}
 	for _, admin := range admins {
-		if admin.Name != "" && admin.Role == tokens.RoleAdministrator {
+		if admin.Name != "" && admin.Role == tokens.RoleAdministrator && !admin.Expired(time.Now()) {
 			names[admin.Name] = true
 		}
 	}

@@ -179,7 +179,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	changes := &audit.Log{Database: database, Retention: o.auditRetention, Logger: logger}
 	used := &tokens.Uses{Database: database, Logger: logger}
 	api, err := clusters.New(clusters.Config{
-		Store: clusterStore, Admins: admins.Admins, Used: used, Second: &second.Person{Database: database, Actions: twoPeople}, SnapshotRetention: o.snapshotRetention,
+		Store: clusterStore, Admins: admins.Admins, Used: used, Second: &second.Person{Database: database, Admins: admins.Admins, Actions: twoPeople}, SnapshotRetention: o.snapshotRetention,
 		AdminRoutes:     slices.Concat(regions.AdminRoutes(regionStore), audit.Routes(changes), tokens.Routes(admins.Admins, used)),
 		AdminConditions: regions.AdminConditions(),
 		Guard:           attempts, Limits: usage, Logger: logger, Registerer: registry,

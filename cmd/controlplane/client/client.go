@@ -19,7 +19,9 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 )
@@ -54,9 +56,9 @@ type Request struct {
 	Body any
 }
 
-// Error is an answer that is not a success.
+// Error is an answer that is not a success, or not one of a control plane.
 type Error struct {
-	// Status is that of the answer, 300 or above.
+	// Status is that of the answer.
 	Status int
 	// Detail is the body of the answer. Its Code is empty if something else than a control
 	// plane has answered, such as a proxy.
@@ -86,14 +88,20 @@ func (e *Error) Error() string {
 	if e.Detail.RequestID != "" {
 		text += ", request " + e.Detail.RequestID
 	}
-	return text + ")"
+	// Another server may have answered; a terminal must not obey it.
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text+")")
 }
 
 // Do sends a request to a path below /api/v1/admin/, and decodes the answer into answer,
-// which may be nil. An answer that is no success is an [*Error].
+// which may be nil, and stays as it is after 204. An answer that is no success is an [*Error].
 func (c *Client) Do(ctx context.Context, method, path string, request Request, answer any) error {
 	text, err := c.send(ctx, method, path, request)
-	if err != nil || answer == nil || len(text) == 0 {
+	if err != nil || answer == nil || text == nil {
 		return err
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
@@ -112,7 +120,7 @@ func (c *Client) send(ctx context.Context, method, path string, request Request)
 	}
 	token, err := c.Token()
 	if err != nil {
-		return nil, fmt.Errorf("token: %w", err)
+		return nil, err
 	}
 	to = to.JoinPath(prefix, path)
 	to.RawQuery = request.Query.Encode()
@@ -145,15 +153,25 @@ func (c *Client) send(ctx context.Context, method, path string, request Request)
 		return nil, refusal(response, text)
 	case err != nil:
 		return nil, fmt.Errorf("answer to %s %s: %w", method, path, err)
+	case response.Header.Get("X-Request-Id") == "" || response.StatusCode != http.StatusNoContent && !isJSON(response):
+		return nil, &Error{Status: response.StatusCode}
 	case len(text) > maxAnswer:
 		return nil, fmt.Errorf("answer to %s %s: has more than %d bytes", method, path, maxAnswer)
+	}
+	if response.StatusCode == http.StatusNoContent {
+		return nil, nil
 	}
 	return text, nil
 }
 
+func isJSON(response *http.Response) bool {
+	kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	return err == nil && kind == "application/json"
+}
+
 func refusal(response *http.Response, text []byte) *Error {
 	e := &Error{Status: response.StatusCode}
-	if kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err == nil && kind == "application/json" {
+	if isJSON(response) {
 		var body starbase.ErrorBody
 		if json.Unmarshal(text, &body) == nil { // else it is of no control plane
 			e.Detail = body.Error

@@ -80,6 +80,7 @@ func TestWhatIsNoControlPlaneIsSaid(t *testing.T) {
 	asked := make(chan string, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.URL.Path + " " + r.Header.Get("Authorization")
+		w.Header().Set("X-Request-Id", "1")
 		switch r.URL.Path[len("/api/v1/admin/"):] {
 		case "proxy":
 			w.WriteHeader(http.StatusBadGateway)
@@ -93,10 +94,22 @@ func TestWhatIsNoControlPlaneIsSaid(t *testing.T) {
 			_, _ = io.WriteString(w, `{"error":{"code":"busy","message":"the database is busy"}}`)
 		case "text":
 			_, _ = io.WriteString(w, "welcome")
+		case "empty":
+			w.Header().Set("Content-Type", "application/json")
+		case "json":
+			w.Header().Del("X-Request-Id")
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"hello":"world"}`)
+		case "escape":
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"error":{"code":"x","message":"\u001b[2Jgone"}}`)
 		case "cut":
+			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "{")
 		case "loop":
+			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"items":[1],"next":"a"}`)
 		}
 	}))
@@ -111,7 +124,11 @@ func TestWhatIsNoControlPlaneIsSaid(t *testing.T) {
 	require.ErrorAs(t, busy, &refused)
 	require.Equal(t, 5*time.Second, refused.RetryAfter)
 	require.EqualError(t, busy, "the database is busy (503 busy)")
-	require.ErrorContains(t, c.Do(ctx, "GET", "text", client.Request{}, &answer), "answer to GET text: invalid character")
+	for _, path := range []string{"text", "json"} {
+		require.EqualError(t, c.Do(ctx, "GET", path, client.Request{}, &answer), "the server answered 200 OK, and not as a control plane does", path)
+	}
+	require.ErrorContains(t, c.Do(ctx, "GET", "empty", client.Request{}, &answer), "answer to GET empty: unexpected end of JSON input")
+	require.EqualError(t, c.Do(ctx, "GET", "escape", client.Request{}, &answer), "\uFFFD[2Jgone (409 x)")
 	require.ErrorContains(t, c.Do(ctx, "GET", "cut", client.Request{}, &answer), "unexpected EOF")
 	seen := 0
 	var failed error

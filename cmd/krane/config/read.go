@@ -97,7 +97,7 @@ type reader struct {
 
 // parse fills file.
 func (r *reader) parse(data []byte) error {
-	if documents(data) > 1 {
+	if program.Documents(data) > 1 {
 		return errors.New("has several YAML documents, must have one")
 	}
 	// Neither error shows a line of the file: it may hold a token.
@@ -123,20 +123,6 @@ func (r *reader) parse(data []byte) error {
 		return errors.New("is not a map of settings")
 	}
 	return nil
-}
-
-// documents returns how many YAML documents have a line that is no comment.
-func documents(data []byte) (n int) {
-	empty := true
-	for line := range bytes.Lines(data) {
-		text, marked := bytes.CutPrefix(line, []byte("---"))
-		empty = empty || marked
-		if text = bytes.TrimSpace(text); empty && len(text) > 0 && text[0] != '#' {
-			empty = false
-			n++
-		}
-	}
-	return n
 }
 
 func (r *reader) flatten(prefix string, tree map[string]any) {

@@ -82,7 +82,7 @@ func kinds() []kind {
 		},
 		{name: "log", path: "log"},
 		{
-			plural: "tokens", list: "tokens", member: "tokens", key: []string{"fingerprint"},
+			name: "token", plural: "tokens", list: "tokens", member: "tokens", key: []string{"fingerprint"},
 			columns: [][2]string{
 				{"FINGERPRINT", "fingerprint"}, {"ACTOR", "actor"}, {"ROLE", "role"}, {"PROJECTS", "projects"}, {"REGIONS", "regions"},
 				{"EXPIRES", "expires_at"}, {"EXPIRED", "expired"}, {"LAST-USED", "last_used_at"},

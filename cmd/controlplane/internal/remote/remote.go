@@ -3,12 +3,15 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -20,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/client"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
@@ -73,9 +77,22 @@ func (o *options) client(ctx context.Context, stderr io.Writer) (*client.Client,
 	program.WarnPlain(ctx, slog.New(slog.NewTextHandler(stderr, nil)), map[string]*url.URL{"server": to})
 	return &client.Client{
 		Server: o.server,
-		Token:  func() (string, error) { return program.ReadToken(o.tokenFile) },
+		Token:  o.token,
 		HTTP:   &http.Client{Transport: transport, Timeout: patience},
 	}, nil
+}
+
+// token reads the file with the token.
+func (o *options) token() (string, error) {
+	token, err := program.ReadToken(o.tokenFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && tokens.Weak(o.tokenFile) == nil && !strings.Contains(o.tokenFile, "/"):
+		// It may be the token itself, which is not repeated.
+		return "", program.Usagef("--token-file: must be a file with the token, not the token; there is no file of that name")
+	case err != nil:
+		return "", program.Usagef("--token-file: %w", err)
+	}
+	return token, nil
 }
 
 // show prints an answer as JSON or, unless that is asked for, YAML.
@@ -219,6 +236,12 @@ func read(file string, stdin io.Reader) (json.RawMessage, error) {
 	}
 	if err != nil {
 		return nil, program.Usagef("--filename: %w", err)
+	}
+	if first := bytes.TrimSpace(text); len(first) > 0 && first[0] == '{' && json.Valid(text) {
+		return text, nil // the server finds what is twice
+	}
+	if program.Documents(text) > 1 {
+		return nil, program.Usagef("--filename: %s has several YAML documents, must have one", file)
 	}
 	body, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {

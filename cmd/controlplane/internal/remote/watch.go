@@ -25,7 +25,7 @@ func watchCommand() *cobra.Command {
 		Use:   "watch KIND [OF...]",
 		Short: "List objects of a running control plane, and then each that changes",
 		Long: `List objects of a running control plane, and then each that is added, changed or deleted,
-until it is interrupted. A server that cannot be reached is asked again.`,
+until it is interrupted. A server that cannot be reached later is asked again.`,
 		ValidArgsFunction: completeList(&o),
 		RunE: func(command *cobra.Command, args []string) error {
 			name, words := first(args)

@@ -4,12 +4,13 @@
 package second
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,6 +30,9 @@ const window = time.Hour
 type Person struct {
 	// Database has the table. Required.
 	Database *db.Database
+	// Admins are those of now: a first request counts as long as its administrator is one.
+	// Required.
+	Admins tokens.Admins
 	// Actions are those that need two people; see [Actions]. Empty: none.
 	Actions []string
 }
@@ -48,10 +52,9 @@ func Check(actions []string) error {
 	return nil
 }
 
-// Agree reports whether a request may be carried out now. If it may not, it has answered
-// that another person is needed, or returns why the request is refused. It leaves the body
-// to be read.
-func (p *Person) Agree(w http.ResponseWriter, r *http.Request, action string, admin tokens.Admin) (bool, error) {
+// Agree reports whether a request with this body may be carried out now. If it may not, it
+// has answered that another person is needed, or returns why the request is refused.
+func (p *Person) Agree(w http.ResponseWriter, r *http.Request, action string, admin tokens.Admin, body any) (bool, error) {
 	if p == nil || !slices.Contains(p.Actions, action) {
 		return true, nil
 	}
@@ -62,13 +65,12 @@ func (p *Person) Agree(w http.ResponseWriter, r *http.Request, action string, ad
 			Message: action + " needs two people, and this token has no name: set name=... before it in --admin-token-file",
 		}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, adminapi.MaxBody))
+	text, err := json.Marshal(body)
 	if err != nil {
-		return false, adminapi.Describe(err)
+		return false, err
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	sum := sha256.Sum256(append([]byte(r.Method+" "+r.URL.Path+"?"+r.URL.Query().Encode()+"\n"), bytes.TrimSpace(body)...))
-	first, err := p.note(r.Context(), hex.EncodeToString(sum[:]), asking{admin.Name, change(r, action)})
+	sum := sha256.Sum256(append([]byte(r.Method+" "+r.URL.Path+"?"+r.URL.Query().Encode()+"\n"), text...))
+	first, err := p.asked(r.Context(), hex.EncodeToString(sum[:]), asking{admin, change(r, action)})
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("second person: %w", err)
@@ -86,10 +88,19 @@ func (p *Person) Agree(w http.ResponseWriter, r *http.Request, action string, ad
 	return true, nil
 }
 
-// asking is the entry of the audit for a first request, and the name of its administrator.
+// asking is the entry of the audit for a first request, and its administrator.
 type asking struct {
-	By string
+	by tokens.Admin
 	audit.Change
+}
+
+// counts reports whether a first request of the administrator with this name and token still
+// counts.
+func (p *Person) counts(name, fingerprint string) bool {
+	now := time.Now()
+	return slices.ContainsFunc(p.Admins(), func(a tokens.Admin) bool {
+		return a.Name == name && a.Fingerprint() == fingerprint && a.Role == tokens.RoleAdministrator && !a.Expired(now)
+	})
 }
 
 // change is the entry of the audit for a request.
@@ -103,6 +114,18 @@ func change(r *http.Request, action string) audit.Change {
 	return c
 }
 
+// asked is note, again if the first request has gone meanwhile: another request has carried it
+// out.
+func (p *Person) asked(ctx context.Context, request string, change asking) (first string, err error) {
+	const attempts = 5
+	for range attempts {
+		if first, err = p.note(ctx, request, change); !errors.Is(err, sql.ErrNoRows) {
+			return first, err
+		}
+	}
+	return first, fmt.Errorf("%w: many ask for the same", db.ErrBusy)
+}
+
 // note stores who asks, and returns who has asked for the same within the window; "" for no
 // one. A request that is carried out is forgotten: the next of its kind needs two people
 // again.
@@ -113,8 +136,8 @@ func (p *Person) note(ctx context.Context, request string, change asking) (first
 		if _, err := tx.ExecContext(ctx, `DELETE FROM second_person WHERE asked_at <= ?`, now.Add(-window).UnixMilli()); err != nil {
 			return err
 		}
-		result, err := tx.ExecContext(ctx, `INSERT INTO second_person (request, name, asked_at) VALUES (?, ?, ?) ON CONFLICT (request) DO NOTHING`,
-			request, change.By, now.UnixMilli())
+		result, err := tx.ExecContext(ctx, `INSERT INTO second_person (request, name, fingerprint, asked_at) VALUES (?, ?, ?, ?)
+			ON CONFLICT (request) DO NOTHING`, request, change.by.Name, change.by.Fingerprint(), now.UnixMilli())
 		if err != nil {
 			return err
 		}
@@ -124,9 +147,24 @@ func (p *Person) note(ctx context.Context, request string, change asking) (first
 		case stored == 1:
 			return audit.Record(ctx, tx, change.Change)
 		}
-		err = tx.QueryRowContext(ctx, `SELECT name FROM second_person WHERE request = ?`+tx.Lock, request).Scan(&first)
-		if err != nil || first == change.By {
+		var fingerprint string
+		err = tx.QueryRowContext(ctx, `SELECT name, fingerprint FROM second_person WHERE request = ?`+tx.Lock, request).Scan(&first, &fingerprint)
+		switch {
+		case err != nil:
 			return err
+		case !p.counts(first, fingerprint):
+			// Who asked first is an administrator no more: this one is the first.
+			first = ""
+			if _, err := tx.ExecContext(ctx, `UPDATE second_person SET name = ?, fingerprint = ?, asked_at = ? WHERE request = ?`,
+				change.by.Name, change.by.Fingerprint(), now.UnixMilli(), request); err != nil {
+				return err
+			}
+			return audit.Record(ctx, tx, change.Change)
+		case first == change.by.Name:
+			return nil
+		case fingerprint == change.by.Fingerprint():
+			first = change.by.Name
+			return nil
 		}
 		_, err = tx.ExecContext(ctx, `DELETE FROM second_person WHERE request = ?`, request)
 		return err

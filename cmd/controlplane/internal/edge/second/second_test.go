@@ -1,10 +1,11 @@
 package second_test
 
 import (
-	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,17 +28,30 @@ func TestOnlyKnownActionsNeedTwo(t *testing.T) {
 func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 	t.Parallel()
 	database := controlplanetest.Open(t, t.TempDir()+"/db")
-	p := &second.Person{Database: database, Actions: []string{adminapi.ActionApprove}}
-	alice, bob := tokens.Admin{Name: "alice"}, tokens.Admin{Name: "bob"}
-	ask := func(admin tokens.Admin, action, target, body string) (agreed bool, status int, err error) {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader(body))
-		answer := httptest.NewRecorder()
-		agreed, err = p.Agree(answer, r, action, admin)
-		if agreed {
-			left, err := io.ReadAll(r.Body)
-			require.NoError(t, err)
-			require.Equal(t, body, string(left), "the handler reads the body")
+	path := filepath.Join(t.TempDir(), "tokens")
+	one, _ := tokens.New()
+	two, _ := tokens.New()
+	people := &tokens.File{Path: path, Logger: slog.New(slog.DiscardHandler)}
+	file := func(first string) {
+		require.NoError(t, os.WriteFile(path, []byte(first+" "+one+"\nname=bob "+two+"\n"), 0o600))
+		require.NoError(t, people.Read(t.Context()))
+	}
+	admins := func(name string) tokens.Admin {
+		for _, a := range people.Admins() {
+			if a.Name == name {
+				return a
+			}
 		}
+		t.Fatalf("there is no %s", name)
+		return tokens.Admin{}
+	}
+	file("name=alice")
+	p := &second.Person{Database: database, Admins: people.Admins, Actions: []string{adminapi.ActionApprove}}
+	alice, bob := admins("alice"), admins("bob")
+	ask := func(admin tokens.Admin, action, target, digest string) (agreed bool, status int, err error) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, http.NoBody)
+		answer := httptest.NewRecorder()
+		agreed, err = p.Agree(answer, r, action, admin, map[string]string{"digest": digest})
 		return agreed, answer.Code, err
 	}
 	no := func(admin tokens.Admin, target, body string) {
@@ -47,31 +61,42 @@ func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 		require.False(t, agreed)
 		require.Equal(t, http.StatusAccepted, status)
 	}
-	no(alice, "/a", `{"digest":"x"}`)
-	no(bob, "/a", `{"digest":"y"}`)
-	no(bob, "/b", `{"digest":"x"}`)
-	no(bob, "/a?abandon=true", `{"digest":"x"}`)
-	_, _, err := ask(alice, adminapi.ActionApprove, "/a", `{"digest":"x"}`)
+	no(alice, "/a", "x")
+	no(bob, "/a", "y")
+	no(bob, "/b", "x")
+	no(bob, "/a?abandon=true", "x")
+	_, _, err := ask(alice, adminapi.ActionApprove, "/a", "x")
 	require.ErrorContains(t, err, "same_person: allow-mass-delete needs two people: admin/alice has asked for it already")
-	_, _, err = ask(tokens.Admin{}, adminapi.ActionApprove, "/a", `{"digest":"x"}`)
+	_, _, err = ask(tokens.Admin{}, adminapi.ActionApprove, "/a", "x")
 	require.ErrorContains(t, err, "nameless_token")
-	agreed, _, err := ask(bob, adminapi.ActionApprove, "/a", ` {"digest":"x"} `)
+	agreed, _, err := ask(bob, adminapi.ActionApprove, "/a", "x")
 	require.NoError(t, err)
 	require.True(t, agreed)
-	no(bob, "/a", `{"digest":"x"}`) // the next needs two again
+	no(bob, "/a", "x") // the next needs two again
 	require.NoError(t, database.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := tx.ExecContext(t.Context(), `UPDATE second_person SET asked_at = asked_at - 3600000`)
 		return err
 	}))
-	no(alice, "/a", `{"digest":"x"}`) // the hour is over
+	no(alice, "/a", "x") // the hour is over
 
 	agreed, _, err = ask(alice, adminapi.ActionEpoch, "/c", "")
 	require.NoError(t, err)
 	require.True(t, agreed, "one is enough for it")
-	agreed, err = (*second.Person)(nil).Agree(nil, nil, adminapi.ActionApprove, alice)
+	agreed, err = (*second.Person)(nil).Agree(nil, nil, adminapi.ActionApprove, alice, nil)
 	require.NoError(t, err)
 	require.True(t, agreed)
-	large := strings.Repeat(" ", adminapi.MaxBody+1)
-	_, _, err = ask(alice, adminapi.ActionApprove, "/a", large)
-	require.ErrorContains(t, err, "too_large")
+
+	// Who has asked first is an administrator no more, or has another name by now.
+	no(alice, "/d", "x")
+	file("name=alice role=reader")
+	no(bob, "/d", "x")
+	file("name=alice")
+	agreed, _, err = ask(admins("alice"), adminapi.ActionApprove, "/d", "x")
+	require.NoError(t, err)
+	require.True(t, agreed)
+	no(admins("alice"), "/e", "x")
+	file("name=alicia")
+	no(admins("alicia"), "/e", "x")
+	_, _, err = ask(admins("alicia"), adminapi.ActionApprove, "/e", "x")
+	require.ErrorContains(t, err, "same_person")
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 )
 
@@ -158,13 +159,19 @@ func (a Admins) Usable() bool {
 var (
 	namePattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,62}$`)
 	fingerprintOf = regexp.MustCompile(`^[0-9a-f]{8}$`)
-	scopePattern  = regexp.MustCompile(`^(\*|[A-Za-z0-9][A-Za-z0-9_.-]{0,99})$`)
+	regionScope   = regexp.MustCompile(`^(\*|[A-Za-z0-9][A-Za-z0-9_.-]{0,99})$`)
 )
+
+// settings are what can stand before a token. No token begins with one and =.
+var settings = []string{"name", "role", "projects", "regions", "expires"}
 
 // parse reads one line of a file: settings and last the token. An error never shows the
 // token.
 func parse(line string) (Admin, error) {
 	words := strings.Fields(line)
+	if name, _, _ := strings.Cut(words[len(words)-1], "="); slices.Contains(settings, name) {
+		return Admin{}, fmt.Errorf("it has no token: its last word is the setting %s", name)
+	}
 	admin := Admin{Role: RoleAdministrator, token: words[len(words)-1]}
 	seen := map[string]bool{}
 	for _, word := range words[:len(words)-1] {
@@ -211,15 +218,17 @@ func (a *Admin) set(name, value string) error {
 		}
 	case "projects", "regions":
 		ids := strings.Split(value, ",")
-		for n, id := range ids {
-			if !scopePattern.MatchString(id) {
-				return fmt.Errorf("%s: the id number %d is none; it must be ids with commas between, or * for all", name, n+1)
-			}
-		}
+		valid, must := regionScope.MatchString, "ids"
 		if name == "projects" {
+			valid, must = func(id string) bool { return id == all || starbase.ValidUUID(id) }, "UUIDs in lower case"
 			a.Projects = ids
 		} else {
 			a.Regions = ids
+		}
+		for n, id := range ids {
+			if !valid(id) {
+				return fmt.Errorf("%s: the id number %d is none; it must be %s with commas between, or * for all", name, n+1, must)
+			}
 		}
 	case "expires":
 		if day, err := time.Parse(time.DateOnly, value); err == nil {

@@ -28,15 +28,16 @@ func read(t *testing.T, content string) (tokens.Admins, error) {
 
 func TestALineGivesATokenARole(t *testing.T) {
 	t.Parallel()
+	const p1, p2 = "5f0c7c1e-2a61-4f0e-9a43-6f7f0f3a1b22", "6f0c7c1e-2a61-4f0e-9a43-6f7f0f3a1b22"
 	secrets := make([]string, 5)
 	for n := range secrets {
 		secrets[n], _ = tokens.New()
 	}
-	admins, err := read(t, strings.NewReplacer("<T0>", secrets[0], "<T1>", secrets[1], "<T2>", secrets[2], "<T3>", secrets[3], "<T4>", secrets[4]).Replace(`
+	admins, err := read(t, strings.NewReplacer("<P1>", p1, "<P2>", p2, "<T0>", secrets[0], "<T1>", secrets[1], "<T2>", secrets[2], "<T3>", secrets[3], "<T4>", secrets[4]).Replace(`
 # people
 <T0>
 name=alice expires=2027-01-31 <T1>
-  name=bob@example.com	role=operator projects=p1,p2 regions=* <T2>
+  name=bob@example.com	role=operator projects=<P1>,<P2> regions=* <T2>
 role=reader <T3>
 
 name=alice role=administrator expires=2027-01-31T12:00:00+02:00 <T4>
@@ -52,7 +53,7 @@ name=alice role=administrator expires=2027-01-31T12:00:00+02:00 <T4>
 	}{
 		{"", tokens.RoleAdministrator, "", "everything"},
 		{"alice", tokens.RoleAdministrator, "2027-02-01T00:00:00Z", "everything"},
-		{"bob@example.com", tokens.RoleOperator, "", "the projects p1, p2 and every region"},
+		{"bob@example.com", tokens.RoleOperator, "", "the projects " + p1 + ", " + p2 + " and every region"},
 		{"", tokens.RoleReader, "", "nothing"},
 		{"alice", tokens.RoleAdministrator, "2027-01-31T10:00:00Z", "everything"},
 	} {
@@ -90,9 +91,9 @@ func TestALineThatIsWrongIsNamedWithoutItsToken(t *testing.T) {
 		"role= " + token:                        `role is "", must be`,
 		"rol=reader " + token:                   `something else than the settings name, role, projects, regions, expires`,
 		"role=operator " + token:                "role is operator, which needs projects or regions, such as projects=* for all",
-		"projects=a " + token:                   "role is administrator, which has no projects and regions: only an operator has",
+		"projects=* " + token:                   "role is administrator, which has no projects and regions: only an operator has",
 		"role=reader regions=eu " + token:       "role is reader, which has no projects and regions",
-		"role=operator projects= " + token:      `projects: the id number 1 is none; it must be ids with commas between, or * for all`,
+		"role=operator projects= " + token:      `projects: the id number 1 is none; it must be UUIDs in lower case with commas between, or * for all`,
 		"role=operator regions=eu,,us " + token: `regions: the id number 2 is none`,
 		"name=Alice " + token:                   `name must be 1 to 63 characters of a-z`,
 		"name=0a1b2c3d " + token:                "and not 8 hexadecimal digits",
@@ -104,8 +105,13 @@ func TestALineThatIsWrongIsNamedWithoutItsToken(t *testing.T) {
 		"regions=!" + token + " z":              "regions: the id number 1",
 		token + "=a z":                          "something else",
 		"expires=2027-02-30 " + token:           "expires is",
-		"role=reader":                           "the token in line 2",
-		"name=a role=reader short":              "the token in line 2",
+		"role=operator projects=shop " + token:  "projects: the id number 1 is none; it must be UUIDs in lower case",
+		"role=operator projects=5F0C7C1E-2A61-4F0E-9A43-6F7F0F3A1B22 " + token:           "projects: the id number 1",
+		"name=carol expires=2027-01-31T12:00:00Z":                                        "it has no token: its last word is the setting expires",
+		"name=alice.smith.of.the.platform.team":                                          "it has no token: its last word is the setting name",
+		"name=op role=operator regions=eu projects=5f0c7c1e-2a61-4f0e-9a43-6f7f0f3a1b22": "it has no token: its last word is the setting projects",
+		"role=reader":              "it has no token",
+		"name=a role=reader short": "the token in line 2",
 	} {
 		_, err := read(t, "\n"+line+"\n")
 		require.ErrorContains(t, err, want, line)

@@ -60,9 +60,9 @@ type API struct {
 	Logger *slog.Logger
 	// Conditions are tried in this order. May be empty.
 	Conditions []Condition
-	// Admit reports whether a request may use the route, whose path has matched; if not, it has
-	// answered, or returns the error to answer with. Nil: all may.
-	Admit func(w http.ResponseWriter, r *http.Request, route Route) (bool, error)
+	// Admit returns the request as the route gets it, whose path has matched, or why it may not
+	// use the route. Nil: all may.
+	Admit func(r *http.Request, route Route) (*http.Request, error)
 }
 
 // Mux returns a mux with the routes. Any other method of their paths is answered
@@ -93,7 +93,8 @@ func (a *API) admitted(route Route) Handler {
 		return route.Handle
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if admitted, err := a.Admit(w, r, route); err != nil || !admitted {
+		r, err := a.Admit(r, route)
+		if err != nil {
 			return err
 		}
 		return route.Handle(w, r)

@@ -172,7 +172,12 @@ func TestARouteReadsItsPathItsQueryAndItsBody(t *testing.T) {
 			note(id, " ", b.Size)
 			return b, id == "n", nil
 		}),
-		adminapi.Remove("/things/{id}", id, func(_ context.Context, id string, abandon bool) error {
+		adminapi.Remove("/things/{id}", id, func(_ context.Context, id string) error {
+			if id == "g" {
+				return errAbsent
+			}
+			return nil
+		}, func(_ context.Context, id string, abandon bool) error {
 			note(id, " ", abandon)
 			return nil
 		}),
@@ -203,6 +208,9 @@ func TestARouteReadsItsPathItsQueryAndItsBody(t *testing.T) {
 		{"PUT", "/things/n?dry=true", `{"size":3}`, 400, `"field":"dry"`, ""},
 		{"PUT", "/things/N", `{"size":3}`, 400, `"field":"id"`, ""},
 		{"PUT", "/things/n", `{"weight":3}`, 400, `unknown_field`, ""},
+		{"PUT", "/things/n", `{"Size":3}`, 400, `there is no field \"Size\"`, ""},
+		{"PUT", "/things/n", `{"size":3,"size":4}`, 400, `size is there twice: want each field once`, ""},
+		{"PUT", "/things/n", `{"size":3} {"size":4}`, 400, `malformed`, ""},
 		{"PUT", "/things/n", ``, 400, `malformed`, ""},
 		{"PUT", "/things/a/size", `{"size":4}`, 200, `{"size":4}`, "a 4"},
 		{"DELETE", "/things/a/size", ``, 200, `{"size":0}`, ""},
@@ -215,6 +223,7 @@ func TestARouteReadsItsPathItsQueryAndItsBody(t *testing.T) {
 		{"DELETE", "/things/a", "", 204, "", "a false"},
 		{"DELETE", "/things/a?abandon=true", "", 204, "", "a true"},
 		{"DELETE", "/things/a?abandon=yes", "", 400, "true or false", ""},
+		{"DELETE", "/things/g?abandon=true", "", 404, "absent", ""},
 		{"GET", "/things?limit=1&after=0", "", 200, `{"next":"1","things":[1]}`, "0 2"},
 		{"GET", "/things?limit=2", "", 200, `{"next":"2","things":[1,2]}`, " 3"},
 	} {

@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -11,8 +10,11 @@ import (
 	"mime"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
+
+	kjson "sigs.k8s.io/json"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 )
@@ -71,7 +73,7 @@ func decode(w http.ResponseWriter, r *http.Request, target any, strict, text boo
 		if err := checkText(all); err != nil {
 			return err
 		}
-		from = bytes.NewReader(all)
+		return decodeExactly(all, target)
 	}
 	decoder := json.NewDecoder(from)
 	if strict {
@@ -87,6 +89,37 @@ func decode(w http.ResponseWriter, r *http.Request, target any, strict, text boo
 		return tooLarge(err)
 	default:
 		return malformed("there is something after the JSON object")
+	}
+}
+
+// decodeExactly reads a body whose members must be those of target, in this case, each once.
+func decodeExactly(body []byte, target any) error {
+	strict, err := kjson.UnmarshalStrict(body, target)
+	switch {
+	case err != nil:
+		return Describe(err)
+	case len(strict) > 0:
+		return inexact(strict[0])
+	}
+	return nil
+}
+
+// inexact returns the answer to a member that does not belong in the body, or is there twice.
+func inexact(err error) error {
+	path := ""
+	if field, ok := errors.AsType[kjson.FieldError](err); ok {
+		path = fmt.Sprintf("%.200s", field.FieldPath())
+	}
+	if strings.HasPrefix(err.Error(), "duplicate") {
+		return Invalid(starbase.FieldError{Field: path, Value: "there twice", Want: "each field once"})
+	}
+	return unknownField(path)
+}
+
+func unknownField(path string) *Error {
+	return &Error{
+		Status: http.StatusBadRequest, Code: "unknown_field", Message: "there is no field " + strconv.Quote(path),
+		Fields: []starbase.FieldError{{Field: path, Want: "no such field"}},
 	}
 }
 
@@ -151,10 +184,7 @@ func Describe(err error) error {
 	}
 	// encoding/json has no type for this error.
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return &Error{
-			Status: http.StatusBadRequest, Code: "unknown_field", Message: "there is no field " + name,
-			Fields: []starbase.FieldError{{Field: strings.Trim(name, `"`), Want: "no such field"}},
-		}
+		return unknownField(strings.Trim(name, `"`))
 	}
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {

@@ -29,8 +29,50 @@ type Waiting struct {
 	Message string `json:"message"`
 }
 
-// ByTwo returns the route as one that two people may be needed for.
-func (r Route) ByTwo(action string) Route {
+// Agreement reports whether a request may be carried out now, whose path, query and body are
+// right. If it may not, it has answered that a second person is needed, or returns why the
+// request is refused.
+type Agreement func(w http.ResponseWriter, r *http.Request, body any) (bool, error)
+
+type agreementKey struct{}
+
+// NeedAgreement returns a context in which a route of two people asks for agreement.
+func NeedAgreement(ctx context.Context, agree Agreement) context.Context {
+	return context.WithValue(ctx, agreementKey{}, agree)
+}
+
+// agreed asks for the agreement of the context, if it has one.
+func agreed(w http.ResponseWriter, r *http.Request, body any) (bool, error) {
+	if agree, ok := r.Context().Value(agreementKey{}).(Agreement); ok {
+		return agree(w, r, body)
+	}
+	return true, nil
+}
+
+// PostByTwo is [Post] for an action that two people may be needed for. The first of them gets
+// the error of check, if it has one: both would ask for nothing.
+func PostByTwo[K, B, A any](path, action string, of Path[K], check func(ctx context.Context, key K, body B) error,
+	act func(ctx context.Context, key K, body B) (A, error),
+) Route {
+	route := Post(path, of, act)
+	route.Handle = func(w http.ResponseWriter, r *http.Request) error {
+		key, body, err := read[K, B](w, r, of, decodeOptional)
+		if err == nil {
+			err = check(r.Context(), key, body)
+		}
+		if err != nil {
+			return err
+		}
+		if ok, err := agreed(w, r, body); err != nil || !ok {
+			return err
+		}
+		return writeResult(w, http.StatusOK)(act(r.Context(), key, body))
+	}
+	return route.byTwo(action)
+}
+
+// byTwo returns the route as one that two people may be needed for.
+func (r Route) byTwo(action string) Route {
 	r.Operation.Action = action
 	answers := maps.Clone(r.Operation.Answers)
 	answers[http.StatusAccepted] = Waiting{}
@@ -278,8 +320,11 @@ func Delete[K, A any](path string, of Path[K], remove func(ctx context.Context, 
 	return route
 }
 
-// Remove returns the route that removes an object, or gives it up with ?abandon=true.
-func Remove(path string, of Path[string], remove func(ctx context.Context, id string, abandon bool) error) Route {
+// Remove returns the route that removes an object, or gives it up with ?abandon=true, which
+// two people may be needed for. check returns why there is nothing to remove.
+func Remove(path string, of Path[string], check func(ctx context.Context, id string) error,
+	remove func(ctx context.Context, id string, abandon bool) error,
+) Route {
 	route := Route{
 		Method: http.MethodDelete, Path: path,
 		Handle: func(w http.ResponseWriter, r *http.Request) error {
@@ -291,6 +336,14 @@ func Remove(path string, of Path[string], remove func(ctx context.Context, id st
 			abandon := query.Bool("abandon")
 			if err := query.Err(); err != nil {
 				return err
+			}
+			if abandon {
+				if err := check(r.Context(), id); err != nil {
+					return err
+				}
+				if ok, err := agreed(w, r, nil); err != nil || !ok {
+					return err
+				}
 			}
 			if err := remove(r.Context(), id, abandon); err != nil {
 				return err
@@ -306,7 +359,7 @@ func Remove(path string, of Path[string], remove func(ctx context.Context, id st
 			Answers: map[int]any{http.StatusNoContent: nil},
 		},
 	}
-	return route.Refuses(http.StatusConflict, "not_empty", "alive").ByTwo(ActionAbandon)
+	return route.Refuses(http.StatusConflict, "not_empty", "alive").byTwo(ActionAbandon)
 }
 
 // writeResult returns what answers with a value, or returns the error that came instead.

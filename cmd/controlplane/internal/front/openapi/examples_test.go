@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/keyring"
@@ -24,6 +26,8 @@ func protoName(name string) protoreflect.Name { return protoreflect.Name(name) }
 type exchange struct {
 	body, answer any
 	status       int
+	// required are the members that an empty body lacks.
+	required []string
 }
 
 // exchanges asks a control plane once for each route, and returns what it answered, by
@@ -85,6 +89,9 @@ func exchanges(t *testing.T) map[string]exchange {
 		if body != "" {
 			require.NoError(t, json.Unmarshal([]byte(body), &e.body))
 			e.body = fixed(e.body)
+		}
+		if body != "" && strings.HasPrefix(at, adminapi.Prefix) {
+			e.required = lacking(t, r)
 		}
 		route := method + " " + regexp.MustCompile(`\?.*`).ReplaceAllString(at, "")
 		if _, ok := found[route]; !ok {
@@ -165,4 +172,27 @@ func exchanges(t *testing.T) map[string]exchange {
 	do("PUT", "regions/{region_id}", `{"name":"us-1.aws","platform":"aws"}`)
 	do("DELETE", "regions/{region_id}", "")
 	return found
+}
+
+// lacking sends the request once more with an empty body, and returns which members it must
+// have.
+func lacking(t *testing.T, like *http.Request) (names []string) {
+	t.Helper()
+	r := like.Clone(t.Context())
+	r.Body, r.ContentLength = io.NopCloser(strings.NewReader("{}")), int64(len("{}"))
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusBadRequest {
+		return nil
+	}
+	var refused starbase.ErrorBody
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&refused))
+	for _, field := range refused.Error.Fields {
+		if !strings.ContainsAny(field.Field, ".[") {
+			names = append(names, field.Field)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

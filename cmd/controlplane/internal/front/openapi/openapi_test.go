@@ -180,6 +180,7 @@ func (s *schemas) operation(route adminapi.Route, example exchange) object {
 			"required": !route.Operation.BodyOptional,
 			"content":  media(s.of(reflect.TypeOf(route.Operation.Body), as), example.body),
 		}
+		s.require(reflect.TypeOf(route.Operation.Body), example.required)
 	}
 	responses := object{}
 	for status, body := range route.Operation.Answers {

@@ -87,13 +87,13 @@ func (s *schemas) of(t reflect.Type, as use) any {
 		return object{"type": "number"}
 	case reflect.Slice:
 		items := object{"type": "array", "items": s.of(t.Elem(), as)}
-		if as == answered { // a nil slice is null
+		if as != tolerated { // a nil slice is null, and null is none
 			items["type"] = []string{"array", "null"}
 		}
 		return items
 	case reflect.Map:
 		values := object{"type": "object", "additionalProperties": s.of(t.Elem(), as)}
-		if as == answered {
+		if as != tolerated {
 			values["type"] = []string{"object", "null"}
 		}
 		return values
@@ -133,6 +133,20 @@ func (s *schemas) object(t reflect.Type, as use) any {
 		return object{"anyOf": []any{ref(name), object{"description": "Any other record is answered in `rejected`, and holds back none."}}}
 	}
 	return ref(name)
+}
+
+// require marks members of a body that a request must have.
+func (s *schemas) require(t reflect.Type, members []string) {
+	if len(members) == 0 {
+		return
+	}
+	name := s.name(t)
+	if !strings.HasSuffix(name, "Body") {
+		name += "Body"
+	}
+	if schema, ok := s.named[name].(object); ok {
+		schema["required"] = members
+	}
 }
 
 func (s *schemas) fields(t reflect.Type, as use, properties object, required *[]string) {

@@ -62,6 +62,10 @@ func (p *Page) list(w http.ResponseWriter, r *http.Request, _ visitor) {
 	})(w, r)
 }
 
+// recheck is the age from which a stream asks again whether its token or session is valid
+// before it shows what has changed.
+const recheck = time.Second
+
 // watch sends the sections, and each again when it has changed.
 func (p *Page) watch(w http.ResponseWriter, r *http.Request, who visitor) {
 	v, err := viewOf(r)
@@ -94,7 +98,7 @@ func (p *Page) watch(w http.ResponseWriter, r *http.Request, who visitor) {
 	err = out.send("retry: 3000\n\n")
 	heartbeat := time.NewTicker(p.heartbeat)
 	defer heartbeat.Stop()
-	seen := map[string]uint64{}
+	seen, checked := map[string]uint64{}, time.Now()
 	for err == nil {
 		select {
 		case <-r.Context().Done():
@@ -112,6 +116,11 @@ func (p *Page) watch(w http.ResponseWriter, r *http.Request, who visitor) {
 			}
 			err = out.send(": still here\n\n")
 		case <-viewer.wake:
+			if time.Since(checked) > recheck {
+				if checked = time.Now(); !p.admitted(r) {
+					return
+				}
+			}
 			err = p.send(out, seen, v)
 		}
 	}

@@ -5,9 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
@@ -282,4 +286,52 @@ func TestAViewerThatTakesNothingHoldsUpNobody(t *testing.T) {
 		`w.metric("trueup_controlplane_status_viewers") == 1`,
 		func() bool { return w.metric("trueup_controlplane_status_viewers") == 1 },
 	)
+}
+
+// TestAStreamEndsWithItsToken has a token that expires, and one that is removed, with no
+// heartbeat that would notice.
+func TestAStreamEndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	w := small(t, statuspage.Config{})
+	short, _ := tokens.New()
+	removed, _ := tokens.New()
+	path := filepath.Join(t.TempDir(), "tokens")
+	file := &tokens.File{Path: path, Logger: slog.New(slog.DiscardHandler)}
+	write := func(lines ...string) {
+		require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
+		require.NoError(t, file.Read(t.Context()))
+	}
+	ends := time.Now().Add(1500 * time.Millisecond)
+	write("expires="+ends.Format(time.RFC3339Nano)+" "+short, "name=gone "+removed)
+	page, err := statuspage.New(statuspage.Config{Database: w.database, Admins: file.Admins, Heartbeat: time.Hour, Interval: 10 * time.Millisecond})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- page.Start(ctx) }()
+	api := w.url
+	w.url = serveHandler(t, page)
+	session := func(token string) string {
+		answer := w.send("POST", "/status/login", url.Values{"token": {token}})
+		require.Equal(t, 303, answer.status, answer.body)
+		cookie, _, _ := strings.Cut(answer.header.Get("Set-Cookie"), ";")
+		return cookie
+	}
+	streams := []*stream{w.open("Authorization", "Bearer "+short), w.open("Cookie", session(short))}
+	others := []*stream{w.open("Authorization", "Bearer "+removed), w.open("Cookie", session(removed))}
+	for _, s := range append(streams, others...) {
+		require.Equal(t, 200, s.status)
+		s.section("regions", "No region")
+	}
+	for _, s := range streams {
+		s.until(func(string) bool { return false })
+	}
+	require.False(t, time.Now().Before(ends))
+	write(short)
+	w.url = api
+	w.register(clusterA, "nyc3", 1)
+	for _, s := range others {
+		require.Empty(t, s.until(func(line string) bool { return strings.Contains(line, clusterA) }), "it ends before it shows what came later")
+	}
+	cancel()
+	require.NoError(t, <-ended)
 }

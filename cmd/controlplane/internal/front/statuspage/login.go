@@ -37,7 +37,7 @@ func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) htt
 			token, ok := tokens.Bearer(r.Header)
 			if admin, err := p.admins.Find(token); ok && err == nil {
 				origin.Verified(r.Context(), admin.Actor())
-				next(w, r, visitor{})
+				next(w, r, visitor{until: admin.Expires})
 				return
 			}
 			if wait := p.guard.Failed(r, "page", token); wait > 0 {

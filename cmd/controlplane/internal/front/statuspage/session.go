@@ -68,12 +68,20 @@ func (s *sessions) find(ctx context.Context, secret string) (visitor, error) {
 		ends := time.UnixMilli(expires)
 		switch {
 		case err == nil && time.Now().Before(ends):
-			return visitor{sessionID: asked, actor: admin.Actor(), until: ends}, nil
+			return visitor{sessionID: asked, actor: admin.Actor(), until: earlier(ends, admin.Expires)}, nil
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return visitor{}, fmt.Errorf("find session: %w", err)
 		}
 	}
 	return visitor{}, nil
+}
+
+// earlier returns the earlier of two times, of which the second may be none.
+func earlier(a, b time.Time) time.Time {
+	if !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // end ends the session.

@@ -81,6 +81,24 @@ type approved struct {
 	ApprovedDeletions string `json:"approved_deletions"`
 }
 
+// mayApprove returns why there is nothing to approve.
+func (s *Server) mayApprove(ctx context.Context, clusterID string, body approval.Approval) error {
+	cluster, err := s.store.cluster(ctx, clusterID)
+	if err == nil {
+		_, err = approval.Check(cluster.HeldDeletions, cluster.ApprovedDeletions, body.Digest)
+	}
+	return err
+}
+
+func (s *Server) mayStartEpoch(ctx context.Context, clusterID string, _ struct{}) error {
+	return s.isRegistered(ctx, clusterID)
+}
+
+func (s *Server) isRegistered(ctx context.Context, clusterID string) error {
+	_, err := s.store.cluster(ctx, clusterID)
+	return err
+}
+
 func (s *Server) allowMassDelete(ctx context.Context, clusterID string, body approval.Approval) (approved, error) {
 	change, err := s.store.ApproveDeletions(ctx, clusterID, body.Digest)
 	return approved{change, body.Digest}, err

@@ -39,17 +39,19 @@ func (s *Server) authenticateAdmin(w http.ResponseWriter, r *http.Request) error
 // adminKey is the context key of the administrator whose token a request carries.
 type adminKey struct{}
 
-// admit refuses an administrator whose role lacks the right that a route needs, and asks for
-// a second person where two are needed.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, route adminapi.Route) (bool, error) {
+// admit refuses an administrator whose role lacks the right that a route needs, and has a
+// second person asked for where two are needed.
+func (s *Server) admit(r *http.Request, route adminapi.Route) (*http.Request, error) {
 	admin, ok := r.Context().Value(adminKey{}).(tokens.Admin)
 	if !ok || !admin.May(route.Needs(), r.PathValue("project_id"), r.PathValue("region_id")) {
-		return false, lacks(admin, route)
+		return nil, lacks(admin, route)
 	}
-	if route.Operation.Action == adminapi.ActionAbandon && r.URL.Query().Get("abandon") != "true" {
-		return true, nil
+	if route.Operation.Action == "" {
+		return r, nil
 	}
-	return s.second.Agree(w, r, route.Operation.Action, admin)
+	return r.WithContext(adminapi.NeedAgreement(r.Context(), func(w http.ResponseWriter, r *http.Request, body any) (bool, error) {
+		return s.second.Agree(w, r, route.Operation.Action, admin, body)
+	})), nil
 }
 
 // lacks is the answer to an administrator without the right that a route needs.

@@ -99,6 +99,18 @@ func clusterByID(ctx context.Context, tx *db.Tx, clusterID string) (Cluster, err
 	return c, db.Missing(scanCluster(row.Scan, &c), ErrUnknownCluster)
 }
 
+// cluster returns a cluster without its services.
+func (s *Store) cluster(ctx context.Context, clusterID string) (cluster Cluster, err error) {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		cluster, err = clusterByID(ctx, tx, clusterID)
+		return err
+	})
+	if err != nil {
+		return Cluster{}, fmt.Errorf("cluster %s: %w", clusterID, err)
+	}
+	return cluster, nil
+}
+
 // RegisterCluster registers the cluster and returns its token, which is shown this
 // once. For a registered cluster it returns no token, and sets the region.
 func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (token string, change Change, err error) {

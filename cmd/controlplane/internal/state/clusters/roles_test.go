@@ -50,7 +50,7 @@ func newHolders(t *testing.T, lines map[string]string, twoPeople ...string) *hol
 	uses := &tokens.Uses{Database: w.store.Database, Logger: slog.New(slog.DiscardHandler)}
 	var err error
 	h.server, err = clusters.New(clusters.Config{
-		Store: w.store, Admins: file.Admins, Used: uses, Second: &second.Person{Database: w.store.Database, Actions: h.twoPeople},
+		Store: w.store, Admins: file.Admins, Used: uses, Second: &second.Person{Database: w.store.Database, Admins: file.Admins, Actions: h.twoPeople},
 		AdminConditions: regions.AdminConditions(),
 		AdminRoutes: slices.Concat(
 			regions.AdminRoutes(&regions.Store{Database: w.store.Database}),
@@ -195,7 +195,27 @@ func TestTwoPeopleAbandonACluster(t *testing.T) {
 	require.Contains(t, entries, `"actor":"admin/bob","from":"192.0.2.1","verb":"abandon"`)
 
 	require.Equal(t, 201, h.ask("alice", "PUT", clustersPath+"/"+clusterC, `{"region":"nyc3"}`).Code)
+	// What is wrong is no first request.
+	for path, want := range map[string]string{
+		clustersPath + "/" + clusterC + "/allow-mass-delete": "other_deletions",
+		clustersPath + "/" + projectX + "/allow-mass-delete": "unknown_cluster",
+		clustersPath + "/" + projectX + "/new-epoch":         "unknown_cluster",
+		clustersPath + "/none/new-epoch":                     "invalid",
+		"/api/v1/admin/regions/none/allow-mass-delete":       "unknown_region",
+		"/api/v1/admin/new-log-epoch?now=true":               "invalid",
+	} {
+		body := `{"digest":"none"}`
+		if strings.HasSuffix(path, "epoch") {
+			body = ""
+		}
+		answer := h.ask("alice", "POST", path, body)
+		require.Contains(t, answer.Body.String(), want, path)
+		require.Greater(t, answer.Code, 399, path)
+	}
+	require.Equal(t, 404, h.ask("alice", "DELETE", clustersPath+"/"+projectX+"?abandon=true", "").Code)
+	require.Equal(t, 400, h.ask("alice", "DELETE", clustersPath+"/"+clusterC+"?abandon=true&x=1", "").Code)
 	require.Equal(t, 202, h.ask("alice", "POST", clustersPath+"/"+clusterC+"/new-epoch", "").Code)
+	require.Equal(t, 200, h.ask("bob", "POST", clustersPath+"/"+clusterC+"/new-epoch", " { } ").Code, "no body is an empty one")
 	require.Equal(t, 202, h.ask("alice", "POST", "/api/v1/admin/new-log-epoch", "").Code)
 	require.Equal(t, 204, h.ask("alice", "DELETE", clustersPath+"/"+clusterC, "").Code, "an empty one needs no second")
 }

@@ -70,15 +70,16 @@ func (s *Server) clusterRoutes() []adminapi.Route {
 		adminapi.Put(cluster, clusterPath, s.putCluster).
 			Named("putCluster", "Register a cluster: the answer has the token of its agent, once. For a registered one, set its region."),
 		adminapi.Get(cluster, clusterPath, s.showCluster).Named("getCluster", "Show a cluster, its progress and its services."),
-		adminapi.Remove(cluster, clusterPath, s.store.RemoveCluster).
+		adminapi.Remove(cluster, clusterPath, s.isRegistered, s.store.RemoveCluster).
 			Named("removeCluster", "Remove a cluster that has no projects and whose agent does not ask. What its agent has made stays."),
 		adminapi.Set(cluster+"/config", clusterPath, s.putConfig).Named("putClusterConfig", "Set the settings of a cluster."),
 		adminapi.Get(cluster+"/config", clusterPath, s.showConfig).Named("getClusterConfig", "Show the settings of a cluster."),
-		adminapi.Post(cluster+"/allow-mass-delete", clusterPath, s.allowMassDelete).ByTwo(adminapi.ActionApprove).Refuses(http.StatusConflict, "other_deletions").
+		adminapi.PostByTwo(cluster+"/allow-mass-delete", adminapi.ActionApprove, clusterPath, s.mayApprove, s.allowMassDelete).
+			Refuses(http.StatusConflict, "other_deletions").
 			Named("approveClusterDeletions", "Let the agent carry out the deletions that it holds, which it has reported under this digest."),
 		adminapi.Post(cluster+"/rotate-token", clusterPath, s.rotateToken).
 			Named("rotateClusterToken", "Make another token. The one of before ends at once, or after an overlap."),
-		adminapi.Post(cluster+"/new-epoch", clusterPath, s.startEpoch).ByTwo(adminapi.ActionEpoch).
+		adminapi.PostByTwo(cluster+"/new-epoch", adminapi.ActionEpoch, clusterPath, s.mayStartEpoch, s.startEpoch).
 			Named("startClusterEpoch", "Begin another epoch after the database was restored."),
 	}
 	for i := range routes {

@@ -31,11 +31,12 @@ func AdminRoutes(store *Store) []adminapi.Route {
 	a := &admin{store}
 	routes := []adminapi.Route{
 		adminapi.Get(region, regionPath, a.show).Named("getRegion", "Show a region, and the state of its resources as its agent reported it."),
-		adminapi.Remove(region, regionPath, store.RemoveRegion).
+		adminapi.Remove(region, regionPath, a.isRegistered, store.RemoveRegion).
 			Named("removeRegion", "Remove a region that has no resources and whose agent is silent. What its agent has made stays."),
 		adminapi.Post(region+"/rotate-token", regionPath, a.rotateToken).
 			Named("rotateRegionToken", "Make another token. The one of before ends at once, or after an overlap."),
-		adminapi.Post(region+"/allow-mass-delete", regionPath, a.approveDeletions).ByTwo(adminapi.ActionApprove).Refuses(http.StatusConflict, "other_deletions").
+		adminapi.PostByTwo(region+"/allow-mass-delete", adminapi.ActionApprove, regionPath, a.mayApprove, a.approveDeletions).
+			Refuses(http.StatusConflict, "other_deletions").
 			Named("approveRegionDeletions", "Let the agent carry out the deletions that it holds, which it has reported under this digest."),
 	}
 	for _, c := range []struct {
@@ -70,7 +71,7 @@ func AdminRoutes(store *Store) []adminapi.Route {
 			Named("listRegions", "List the regions."),
 		adminapi.Put(region, regionPath, a.put).Refuses(http.StatusConflict, "name_taken").
 			Named("putRegion", "Register a region: the answer has the token of its agent, once. For a registered one, set its name and platform."),
-		adminapi.Post(adminapi.Prefix+"new-log-epoch", adminapi.Everything, a.startLogEpoch).ByTwo(adminapi.ActionEpoch).
+		adminapi.PostByTwo(adminapi.Prefix+"new-log-epoch", adminapi.ActionEpoch, adminapi.Everything, a.mayStartLogEpoch, a.startLogEpoch).
 			Named("startLogEpoch", "Begin another epoch of the change log after the database was restored: all agents of regions list again."),
 		adminapi.Get(adminapi.Prefix+"log", adminapi.Everything, a.showLog).
 			Named("getLog", "Show how far the numbering of the change log is."),
@@ -209,9 +210,23 @@ func (a *admin) show(ctx context.Context, id string) (regionView, error) {
 	return view, nil
 }
 
-func (a *admin) rotateToken(ctx context.Context, id string, body adminapi.Rotation) (regionAnswer, error) {
+// rotated is the answer to the rotation of a token.
+type rotated struct {
+	RegionID string `json:"region_id"`
+	// Token is the new one, shown this once.
+	Token string `json:"token"`
+	// OverlapSeconds is how long the token of before stays valid.
+	OverlapSeconds int64 `json:"overlap_seconds"`
+}
+
+func (a *admin) rotateToken(ctx context.Context, id string, body adminapi.Rotation) (rotated, error) {
 	token, err := a.store.RotateToken(ctx, id, body.Overlap())
-	return regionAnswer{RegionID: id, Token: token}, err
+	return rotated{id, token, body.OverlapSeconds}, err
+}
+
+func (a *admin) isRegistered(ctx context.Context, id string) error {
+	_, err := a.store.Region(ctx, id)
+	return err
 }
 
 // put is one of the store's Put methods.
@@ -247,6 +262,8 @@ func archiveResource(do put) func(ctx context.Context, key resourceKey) (changed
 		return changed{done}, err
 	}
 }
+
+func (a *admin) mayStartLogEpoch(context.Context, struct{}, struct{}) error { return nil }
 
 // startLogEpoch is for after the database was restored from a backup: every
 // agent of a region lists again.

@@ -82,6 +82,15 @@ type approved struct {
 	ApprovedDeletions string `json:"approved_deletions"`
 }
 
+// mayApprove returns why there is nothing to approve.
+func (a *admin) mayApprove(ctx context.Context, id string, body approval.Approval) error {
+	region, err := a.store.Region(ctx, id)
+	if err == nil {
+		_, err = approval.Check(region.HeldDeletions, region.ApprovedDeletions, body.Digest)
+	}
+	return err
+}
+
 func (a *admin) approveDeletions(ctx context.Context, id string, body approval.Approval) (approved, error) {
 	done, err := a.store.ApproveDeletions(ctx, id, body.Digest)
 	return approved{changed{done}, body.Digest}, err

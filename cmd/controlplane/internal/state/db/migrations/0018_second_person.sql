@@ -2,5 +2,6 @@
 CREATE TABLE second_person (
     request TEXT PRIMARY KEY,
     name TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
     asked_at BIGINT NOT NULL
 );

@@ -1,13 +1,16 @@
 package second_test
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
@@ -15,6 +18,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
 
 func TestOnlyKnownActionsNeedTwo(t *testing.T) {
@@ -99,4 +103,54 @@ func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 	no(admins("alicia"), "/e", "x")
 	_, _, err = ask(admins("alicia"), adminapi.ActionApprove, "/e", "x")
 	require.ErrorContains(t, err, "same_person")
+}
+
+// TestManyPeopleAtOnceAreCarriedOutInPairs has two people who ask for the same at the same
+// time, again and again: each that is carried out had a first, and none fails.
+func TestManyPeopleAtOnceAreCarriedOutInPairs(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, source string) {
+		database := controlplanetest.Open(t, source)
+		path := filepath.Join(t.TempDir(), "tokens")
+		one, _ := tokens.New()
+		two, _ := tokens.New()
+		require.NoError(t, os.WriteFile(path, []byte("name=alice "+one+"\nname=bob "+two+"\n"), 0o600))
+		people := &tokens.File{Path: path, Logger: slog.New(slog.DiscardHandler)}
+		require.NoError(t, people.Read(t.Context()))
+		p := &second.Person{Database: database, Admins: people.Admins, Actions: []string{adminapi.ActionEpoch}}
+		var mu sync.Mutex
+		first, carriedOut := 0, 0
+		var group sync.WaitGroup
+		for n := range 40 {
+			group.Go(func() {
+				answer := httptest.NewRecorder()
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/epoch", http.NoBody)
+				agreed, err := p.Agree(answer, r, adminapi.ActionEpoch, people.Admins()[n%2], nil)
+				if refused, ok := errors.AsType[*adminapi.Error](err); ok && refused.Code == "same_person" || errors.Is(err, db.ErrBusy) {
+					return
+				}
+				assert.NoError(t, err)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case agreed:
+					carriedOut++
+				case answer.Code == http.StatusAccepted:
+					first++
+				}
+			})
+		}
+		group.Wait()
+		require.Positive(t, carriedOut)
+		require.GreaterOrEqual(t, first, carriedOut)
+		require.LessOrEqual(t, first-carriedOut, 1)
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		run(t, filepath.Join(t.TempDir(), "db"))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		run(t, pgtest.NewDatabase(t))
+	})
 }

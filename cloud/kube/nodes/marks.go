@@ -39,6 +39,10 @@ type Marks struct {
 	// does not have either are dropped then. A Node that was written here, and deleted while
 	// the watch was away, is in no event.
 	Look func(nodes ...types.NamespacedName)
+	// OnUnseen, if set, is called with a Node that was created or read here before the watch has shown
+	// it. It should start a pass of it once the watch has reached its resourceVersion, as
+	// kube.Controller.Wrote followed by Add does: without any later write to it, Look is not called.
+	OnUnseen func(n *corev1.Node)
 
 	now func() time.Time // of tests
 }
@@ -269,7 +273,11 @@ func (m *Marks) wrote(o *unstructured.Unstructured) error {
 	if err != nil {
 		return err
 	}
+	unseen := m.Cluster.node(n.Name) == nil
 	m.Cluster.SawNode(n)
+	if unseen && m.OnUnseen != nil {
+		m.OnUnseen(n)
+	}
 	return nil
 }
 

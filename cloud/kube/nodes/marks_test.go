@@ -446,6 +446,28 @@ func TestAPassOfANodeThatIsDeletedIsNotRepeatedAtOnce(t *testing.T) {
 	require.Equal(t, 1, looked, "others ask for a pass of it")
 }
 
+// TestANodeThatIsWrittenBeforeTheWatchHasShownItIsLookedAtLater has one that is deleted, say, before the watch is back.
+func TestANodeThatIsWrittenBeforeTheWatchHasShownItIsLookedAtLater(t *testing.T) {
+	t.Parallel()
+	var unseen []string
+	m := &Marks{
+		Client: server(t), Cluster: New(domain, platform, func([]string, bool) {}), Pool: Pool{Domain: domain, Name: "web", UID: "u"},
+		OnUnseen: func(n *corev1.Node) { unseen = append(unseen, n.Name+" "+n.ResourceVersion) },
+	}
+	n := machine()
+	n.UID, n.ResourceVersion, n.TypeMeta = "", "", metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(n)
+	require.NoError(t, err)
+	_, err = m.Client.Resource(nodesResource).Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, m.SetEmpty(t.Context(), "node", true))
+	is, err := m.Client.Resource(nodesResource).Get(t.Context(), "node", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"node " + is.GetResourceVersion()}, unseen)
+	require.NoError(t, m.SetEmpty(t.Context(), "node", false))
+	require.Len(t, unseen, 1, "it is known")
+}
+
 // TestANodeThatNamesAnotherPoolIsReclaimed has Nodes of machines that are those of the pool by their tags.
 func TestANodeThatNamesAnotherPoolIsReclaimed(t *testing.T) {
 	t.Parallel()

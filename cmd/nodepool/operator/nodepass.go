@@ -58,7 +58,10 @@ func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, 
 
 // marksOf returns what records the states of a pool's machines on their Nodes.
 func (o *operator) marksOf(p *v1alpha1.NodePool) *nodes.Marks {
-	return &nodes.Marks{Client: o.client, Cluster: o.cluster, Pool: nodesOf(p), Look: o.nodes.Add}
+	return &nodes.Marks{Client: o.client, Cluster: o.cluster, Pool: nodesOf(p), Look: o.nodes.Add, OnUnseen: func(n *corev1.Node) {
+		o.nodes.Wrote(n)
+		o.nodes.Add(poolKey(n.Name))
+	}}
 }
 
 // reclaimed reports which Nodes named another pool.

@@ -39,6 +39,9 @@ type Counts struct {
 	// Ready is how many of Standby attested their warm-up and are stopped. Only these
 	// count for MinStandby.
 	Ready int
+	// Startable is how many of Standby have a Node. No pod starts one without, and it ends
+	// Pool.StartTimeout after its Node went.
+	Startable int
 	// Launching is how many machines were requested and are in no list yet.
 	Launching int
 	// Coming is how many machines will become standby: the machines in warm-up plus
@@ -59,7 +62,9 @@ type MachineView struct {
 	Joined bool
 	State  State
 	// Instance is the state in the cloud, empty for a machine that is in no list.
-	Instance   InstanceState
+	Instance InstanceState
+	// Coming reports that the machine is one of Counts.Coming.
+	Coming     bool
 	Zone       string
 	LaunchTime time.Time
 	// Reason is what is done with the machine, or what it waits for, for people.
@@ -212,45 +217,6 @@ func (pl *planner) observe() {
 	})
 }
 
-func (pl *planner) count() {
-	c := &pl.plan.Counts
-	for _, m := range pl.machines {
-		if pl.seen.ListError == nil && m.State == InstanceTerminated {
-			continue
-		}
-		c.Total++
-		if pl.seen.ListError == nil && m.State == "" && pl.plan.Memory.Machines[m.ID].Listed && !pl.expected(m) {
-			c.Missing++
-		}
-		switch m.Use {
-		case StateWarmup:
-			c.Warmup++
-			if !m.State.Ending() && !pl.plan.Memory.Machines[m.ID].Failed {
-				c.Coming++
-			}
-		case StateStandby:
-			c.Standby++
-			if pl.counts(m) {
-				c.Ready++
-			}
-		case StateRunning:
-			c.Running++
-		case StateTerminating:
-			c.Terminating++
-		}
-	}
-	for _, l := range pl.seen.Launches {
-		c.Launching += pl.outstanding(l)
-	}
-	c.Total += c.Launching
-	c.Coming += c.Launching
-}
-
-// counts reports whether a standby machine counts for MinStandby.
-func (pl *planner) counts(m Machine) bool {
-	return m.Use == StateStandby && m.State == InstanceStopped && m.good(!pl.pool.BestEffortImages) && !m.drifted()
-}
-
 // checkList holds actions back if too many machines are missing from the list.
 func (pl *planner) checkList() {
 	missing, budget := pl.plan.Counts.Missing, pl.pool.budget(len(pl.machines))
@@ -309,8 +275,8 @@ func (pl *planner) view(m Machine, r rule, o order) {
 		reason = fmt.Sprintf("its Node was deleted: it ends %s later", pl.pool.StartTimeout)
 	}
 	pl.plan.Machines = append(pl.plan.Machines, MachineView{
-		ID: m.ID, Node: m.NodeName, Joined: m.Node != nil, State: m.Use, Instance: m.State, Zone: m.AvailabilityZone, LaunchTime: m.LaunchTime,
-		Reason: reason,
+		ID: m.ID, Node: m.NodeName, Joined: m.Node != nil, State: m.Use, Instance: m.State, Coming: pl.coming(m),
+		Zone: m.AvailabilityZone, LaunchTime: m.LaunchTime, Reason: reason,
 	})
 }
 

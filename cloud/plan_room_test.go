@@ -38,7 +38,10 @@ func TestRoomIsWhatThePoolMayLaunch(t *testing.T) {
 				o.Memory.Machines = map[string]cloud.MachineHistory{"i-1": {State: cloud.InstanceRunning, Failed: true}}
 			},
 		},
-		"full":      {machines: running + "i-2 standby stopped\ni-3 standby stopped", limit: "PoolFull: it has 3 of 3 machines"},
+		"full": {machines: running + "i-2 standby stopped\ni-3 standby stopped", limit: "PoolFull: it has 3 of 3 machines"},
+		"full, of machines that cannot be started": {
+			machines: running + "i-2 standby stopped\ni-3 standby stopped none", limit: "PoolFull: it has 3 of 3 machines, 1 of them stopped and without a Node",
+		},
 		"too large": {machines: running + "i-2 standby stopped\ni-3 standby stopped\ni-4 standby stopped", limit: "PoolFull: it has 4 of 3 machines"},
 		"a quota": {
 			change: func(o *cloud.Observed) {
@@ -83,6 +86,43 @@ func TestRoomIsWhatThePoolMayLaunch(t *testing.T) {
 			require.Equal(t, c.room, room)
 			require.Equal(t, c.limit, limit)
 			require.Equal(t, c.coming, plan.Counts.Coming)
+		})
+	}
+}
+
+// TestAPoolIsFullOnceNoMachineCanBeStarted has standby machines with and without Nodes.
+func TestAPoolIsFullOnceNoMachineCanBeStarted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		machines, text, missing string
+		size                    int
+	}{
+		"one can be started": {
+			machines: "i-1 standby stopped\ni-2 standby stopped none", size: 2,
+			missing: "1 of 2 standby machines have no Node, so that no pod starts them, and the pool has no room for others: each is terminated 10m0s after its Node went",
+		},
+		"none can": {
+			machines: "i-1 running running ready pods=1\ni-2 standby stopped none", size: 2,
+			text:    "2 of 2 machines, 1 of them stopped and without a Node, none on standby that can be started",
+			missing: "1 of 1 standby machines have no Node, so that no pod starts them, and the pool has no room for others: each is terminated 10m0s after its Node went",
+		},
+		"one can be launched": {
+			machines: "i-2 standby stopped none", size: 2,
+		},
+		"all run": {machines: "i-1 running running ready pods=1", size: 1, text: "1 of 1 machines, none on standby that can be started"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := cloud.Pool{Scope: scope, Size: c.size}
+			plan := pool.Plan(machines(t, c.machines), cloud.Want{}, noon)
+			require.Equal(t, c.text, plan.Full(pool))
+			missing := ""
+			for _, hold := range plan.Holds {
+				if hold.Kind == cloud.HoldNodeMissing {
+					missing = hold.Message
+				}
+			}
+			require.Equal(t, c.missing, missing)
 		})
 	}
 }

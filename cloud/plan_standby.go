@@ -49,7 +49,7 @@ func (pl *planner) stock() (at map[Placement]int, all int) {
 func (pl *planner) supply() (at map[Placement]int, all int) {
 	at, all = pl.stock()
 	for _, m := range pl.machines {
-		if m.Use == StateWarmup && !m.State.Ending() && pl.orders[m.ID].verb != Terminate && !pl.plan.Memory.Machines[m.ID].Failed {
+		if pl.coming(m) && pl.orders[m.ID].verb != Terminate {
 			at[pl.placeOf(m)]++
 			all++
 		}

@@ -68,9 +68,19 @@ func (pl *planner) repair() {
 // so: a Node that was deleted by mistake registers again.
 const missingPatience = time.Minute
 
-// reportMissing names running machines whose Nodes were deleted. They are stopped after
-// StartTimeout.
+// reportMissing names running machines whose Nodes were deleted, which are stopped after
+// StartTimeout, and standby machines without Nodes where they take the room of others.
 func (pl *planner) reportMissing(running int) {
+	if c := pl.plan.Counts; c.Startable < c.Standby && c.Total >= pl.pool.Size {
+		pl.hold(
+			HoldNodeMissing,
+			"%d of %d standby machines have no Node, so that no pod starts them, and the pool has no room for others: "+
+				"each is terminated %s after its Node went",
+			c.Standby-c.Startable,
+			c.Standby,
+			pl.pool.StartTimeout,
+		)
+	}
 	missing := 0
 	for _, m := range pl.machines {
 		since := pl.plan.Memory.Machines[m.ID].NoNode

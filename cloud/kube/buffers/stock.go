@@ -19,6 +19,7 @@ func (c *Controller) input(asks []ask, all map[string]*pools.Pool) input {
 	}
 	now, starting, others := time.Now(), c.ScaleUp.InFlight(), byNodes(asks)
 	standby, used := map[string][]nodes.View{}, map[string]int{}
+	joined := map[string]bool{}
 	c.ScaleUp.Cluster.Read(func(s nodes.Snapshot) {
 		in.Namespaces = s.Namespaces()
 		for v := range s.Nodes() {
@@ -26,6 +27,7 @@ func (c *Controller) input(asks []ask, all map[string]*pools.Pool) input {
 			owned := pool != nil && pool.Owns(&v)
 			if owned {
 				used[v.Pool]++
+				joined[v.Status.ID] = true
 			}
 			switch {
 			case v.Deleting:
@@ -56,13 +58,24 @@ func (c *Controller) input(asks []ask, all map[string]*pools.Pool) input {
 			}
 			return 1
 		})
-		has.MaxLaunches, has.Coming = max(0, p.Spec.Size-used[name]), 0 // those that warm up are stock
+		// Those that warm up are stock, and those that will join count as launches.
+		has.MaxLaunches, has.Coming = max(0, p.Spec.Size-used[name]-lost(p, joined)), 0
 		for _, t := range p.Spec.Templates {
 			has.Every = append(has.Every, p.Launched(t))
 		}
 		in.Pools = append(in.Pools, has)
 	}
 	return in
+}
+
+// lost is how many machines take room of the pool and have no Node, without which no pod starts them.
+func lost(p *pools.Pool, joined map[string]bool) (n int) {
+	for _, m := range p.Plan.Machines {
+		if !joined[m.ID] && !m.Coming && m.Instance != cloud.InstanceTerminated {
+			n++
+		}
+	}
+	return n
 }
 
 // good reports whether a standby machine counts for what the pool keeps.

@@ -61,6 +61,22 @@ func TestForBuffersMachinesOnStandbyComeBeforeThoseThatWarmUp(t *testing.T) {
 	require.Equal(t, map[string]bool{"i-2": true}, in.Ready)
 }
 
+// TestForBuffersAMachineWithoutANodeTakesRoom unless it warms up and is yet to join.
+func TestForBuffersAMachineWithoutANodeTakesRoom(t *testing.T) {
+	t.Parallel()
+	c, pool := stocked(machine("i-1", cloud.StateStandby, "1"))
+	pool.Plan.Machines = []cloud.MachineView{
+		{ID: "i-1", Joined: true, State: cloud.StateStandby, Instance: cloud.InstanceStopped},
+		{ID: "i-2", Joined: true, State: cloud.StateStandby, Instance: cloud.InstanceStopped}, // its Node went after the plan
+		{ID: "i-3", State: cloud.StateRunning, Instance: cloud.InstanceRunning},
+		{ID: "i-4", State: cloud.StateWarmup, Instance: cloud.InstancePending, Coming: true},
+		{ID: "i-5", State: cloud.StateTerminating, Instance: cloud.InstanceTerminated},
+	}
+	in := c.Input([]buffers.Ask{{Pod: &demand.Pod{}, Units: 1}}, map[string]*pools.Pool{"web": pool})
+	require.Len(t, in.Pools[0].Standby, 1)
+	require.Equal(t, 2, in.Pools[0].MaxLaunches)
+}
+
 // TestForBuffersOnlyGoodMachinesCount has standby machines that a pass replaces: they take room, and are no stock.
 func TestForBuffersOnlyGoodMachinesCount(t *testing.T) {
 	t.Parallel()

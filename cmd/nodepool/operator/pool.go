@@ -328,5 +328,7 @@ func (p *poolPass) publish() {
 		for _, v := range p.pass.Views {
 			p.state.op.nodes.Add(poolKey(v.Status.Name))
 		}
+	} else if was.machines.Plan.Counts != p.state.machines.Plan.Counts {
+		p.state.op.buffers.Wake() // the pool has room for more machines, or for fewer
 	}
 }

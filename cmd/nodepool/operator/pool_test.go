@@ -23,7 +23,8 @@ func TestAPoolIsFullWhenNeitherAStartNorALaunchIsLeft(t *testing.T) {
 		want    metav1.ConditionStatus // none: it stays as it was
 	}{
 		"room":                   {counts: cloud.Counts{Total: 2}, want: "False"},
-		"one on standby":         {counts: cloud.Counts{Total: 3, Standby: 1}, want: "False"},
+		"one on standby":         {counts: cloud.Counts{Total: 3, Standby: 1, Startable: 1}, want: "False"},
+		"one that lost its Node": {counts: cloud.Counts{Total: 3, Standby: 1}, want: "True"},
 		"all run":                {counts: cloud.Counts{Total: 3}, want: "True"},
 		"more than it may have":  {counts: cloud.Counts{Total: 4}, want: "True"},
 		"the list of a fault":    {counts: cloud.Counts{Total: 3}, unknown: true},

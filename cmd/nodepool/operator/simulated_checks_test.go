@@ -196,6 +196,9 @@ func (p *pooled) atRest(w *simtest.World, pool simtest.Object, has []cloud.Insta
 	if wanted := min(minimum, size-counts[cloud.StateRunning]); counts[cloud.StateStandby] < wanted {
 		wrong("%d on standby, and %d are to be", counts[cloud.StateStandby], wanted)
 	}
+	if full := fullness(w, pool); full != "" {
+		wrong("%s", full)
+	}
 	if len(errs) > 0 {
 		wrong("%v", pool.Field("status", "conditions"))
 	}

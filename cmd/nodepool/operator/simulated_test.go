@@ -126,7 +126,7 @@ func newPooled() (*pooled, simtest.Scenario) {
 		Actors: []func(*simtest.World, simtest.Change){
 			simtest.Kubelet{Up: p.Up}.Act, simtest.NodeController{}.Act, simtest.ReplicaSets, establish, p.note,
 		},
-		Habits: p.Habits(),
+		Habits: append(p.Habits(), deleteStandbyNode()),
 		// A backup from before a pool leaves machines without a pool, and one from before a
 		// launch has its token used again.
 		Without: append(replacedHabits(), simtest.RestoreStore),

@@ -219,16 +219,11 @@ func (p *poolPass) conditions() []metav1.Condition {
 	return conditions
 }
 
-// full is whether every machine that the pool may have is in use.
+// full is whether every machine that the pool may have is in use, or cannot be started.
 func (p *poolPass) full() metav1.Condition {
-	if c := p.state.machines.Plan.Counts; c.Total >= p.state.machines.Spec.Size && c.Standby == 0 {
+	if full := p.state.machines.Plan.Full(p.state.machines.Spec); full != "" {
 		return condition(
-			v1alpha1.ConditionFull,
-			true,
-			string(cloud.HoldPoolFull),
-			fmt.Sprintf(
-				"%d of %d machines, none on standby: pods that need one more wait, or go to another pool", c.Total, p.state.machines.Spec.Size,
-			),
+			v1alpha1.ConditionFull, true, string(cloud.HoldPoolFull), full+": pods that need one more wait, or go to another pool",
 		)
 	}
 	return condition(v1alpha1.ConditionFull, false, "RoomLeft", "a machine can be started or launched")

@@ -85,6 +85,40 @@ func TestALaunchThatFailsForAnUnknownReasonBacksOff(t *testing.T) {
 	require.Zero(t, memory.Learn([]cloud.Result{{Action: cloud.Action{Verb: cloud.Launch}}}, now).Refused)
 }
 
+// TestAFailureOfALaunchIsNotReportedForeverInAPoolWithoutRoom wants one more standby machine, and has no room to try.
+func TestAFailureOfALaunchIsNotReportedForeverInAPoolWithoutRoom(t *testing.T) {
+	pool := cloud.Pool{Scope: scope, Size: 2, Templates: []cloud.Template{{Name: "subnet-a"}}}
+	seen := machines(t, "i-1 running running ready pods=1\ni-2 standby stopped")
+	seen.Memory.LaunchAfter = noon.Add(time.Minute)
+	seen.Memory.Refused = cloud.Refusal{Kind: cloud.HoldLaunchFailed, Message: "the journal was changed", Count: 3}
+	kinds := func(now time.Time) (all []cloud.HoldKind) {
+		for _, hold := range pool.Plan(seen, cloud.Want{Standby: map[string]int{"": 2}}, now).Holds {
+			all = append(all, hold.Kind)
+		}
+		return all
+	}
+	require.Equal(t, []cloud.HoldKind{cloud.HoldPoolFull, cloud.HoldLaunchFailed}, kinds(noon))
+	require.Equal(t, noon.Add(time.Minute), pool.Plan(seen, cloud.Want{Standby: map[string]int{"": 2}}, noon).Wake)
+	require.Equal(t, []cloud.HoldKind{cloud.HoldPoolFull}, kinds(noon.Add(time.Minute)))
+}
+
+// TestAWarmUpThatSucceedsEndsNoDelayOfLaunchesThatTheCloudRefuses has a machine of an earlier launch.
+func TestAWarmUpThatSucceedsEndsNoDelayOfLaunchesThatTheCloudRefuses(t *testing.T) {
+	pool := cloud.Pool{Scope: scope, Size: 3, MinStandby: 2, Templates: []cloud.Template{{Name: "subnet-a"}}}
+	seen := machines(t, "i-1 warmup stopped launched=1m")
+	for _, refused := range []bool{true, false} {
+		seen.Memory = cloud.Memory{LaunchAfter: noon.Add(time.Minute)}
+		if refused {
+			seen.Memory.Refused = cloud.Refusal{Kind: cloud.HoldLaunchFailed, Message: "cut", Count: 3}
+		}
+		plan := pool.Plan(seen, cloud.Want{}, noon)
+		require.Equal(t, cloud.Shelve, plan.Actions[0].Verb)
+		require.Equal(t, refused, !plan.Memory.LaunchAfter.IsZero())
+	}
+	seen.Memory = cloud.Memory{Refused: cloud.Refusal{Kind: cloud.HoldLaunchFailed, Message: "cut", Count: 3}}
+	require.Equal(t, "cut", pool.Plan(seen, cloud.Want{}, noon).Holds[0].Message, "no time is not a time")
+}
+
 func TestARunningMachineWithoutANodeIsNamedUntilItIsStopped(t *testing.T) {
 	pool := cloud.Pool{Scope: scope, Size: 2}
 	instance := cloud.Instance{

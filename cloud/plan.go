@@ -358,7 +358,10 @@ func (pl *planner) noteFailure(m Machine, r rule) {
 		}
 	case r.verb == Shelve && m.good(!pl.pool.BestEffortImages):
 		s.Warm = true
-		memory.Failures, memory.FailureReason, memory.LaunchAfter = 0, "", time.Time{}
+		memory.Failures, memory.FailureReason = 0, ""
+		if memory.Refused.Count == 0 { // a machine of an earlier launch says nothing of the next one
+			memory.LaunchAfter = time.Time{}
+		}
 	default:
 		return
 	}

@@ -159,10 +159,13 @@ func (pl *planner) launch() {
 	if missing > room && (demand > 0 || wanted > pl.pool.MinStandby) {
 		pl.hold(HoldPoolFull, "%d more machines are wanted, there is room for %d of a size of %d", missing, max(0, room), pl.pool.Size)
 	}
-	if n := min(missing, room); n > 0 && pl.mayLaunch() {
+	n := min(missing, room)
+	if n > 0 && pl.mayLaunch() {
 		pl.place(n, short, pl.launchReason(wanted, demand))
 	}
-	pl.reportFailures(true, true)
+	// Without room there is no launch that could show that the cause is gone.
+	pl.reportFailures(true, n > 0 || pl.now.Before(pl.plan.Memory.LaunchAfter))
+	pl.wake(pl.plan.Memory.LaunchAfter)
 }
 
 func (pl *planner) launchReason(wanted, demand int) string {
@@ -196,16 +199,23 @@ func (pl *planner) reportFailures(tried, wanted bool) {
 	if tried && memory.Failures >= failuresInRow {
 		pl.hold(
 			HoldWarmupFailing,
-			"%d warm-ups failed in a row, the last one because %s; no launch before %s",
+			"%d warm-ups failed in a row, the last one because %s%s",
 			memory.Failures,
 			memory.FailureReason,
-			memory.LaunchAfter.UTC().Format(time.RFC3339),
+			memory.noLaunchBefore(),
 		)
 	}
 	refused := memory.Refused.Count > 0 && (memory.Refused.Kind != HoldLaunchFailed || memory.Refused.Count >= failuresInRow)
 	if wanted && refused {
-		pl.hold(memory.Refused.Kind, "%s; no launch before %s", memory.Refused.Message, memory.LaunchAfter.UTC().Format(time.RFC3339))
+		pl.hold(memory.Refused.Kind, "%s%s", memory.Refused.Message, memory.noLaunchBefore())
 	}
+}
+
+func (m Memory) noLaunchBefore() string {
+	if m.LaunchAfter.IsZero() {
+		return ""
+	}
+	return "; no launch before " + m.LaunchAfter.UTC().Format(time.RFC3339)
 }
 
 // place spreads n launches: first the templates that pods need, then the places that

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,8 @@ type Journal[T metav1.Object] struct {
 	launches []cloud.LaunchIntent
 	ordinal  int64
 	open     bool
-	object   T // as it was seen or written last
+	failed   error // of the last write, until Open
+	object   T     // as it was seen or written last
 }
 
 // Open takes in the object as a pass sees it. What this process wrote itself is newer than
@@ -50,7 +52,7 @@ func (j *Journal[T]) Open(object T) {
 		j.known = true
 	}
 	if !j.open || versions.Parse(j.object.GetResourceVersion()) < versions.Parse(object.GetResourceVersion()) {
-		j.object, j.open = j.Copy(object), true
+		j.object, j.open, j.failed = j.Copy(object), true, nil
 	}
 }
 
@@ -83,7 +85,7 @@ func (j *Journal[T]) Erase(ctx context.Context, operation string) error {
 // change writes the launches, unless they are not those that this process knows.
 func (j *Journal[T]) change(ctx context.Context, launches []cloud.LaunchIntent, ordinal int64) error {
 	if !j.open {
-		return errors.New("the journal is not open")
+		return cmp.Or(j.failed, errors.New("the journal is not open"))
 	}
 	object, conflict := j.Copy(j.object), false
 	err := j.Write(ctx, object, func(o T) {
@@ -100,7 +102,7 @@ func (j *Journal[T]) change(ctx context.Context, launches []cloud.LaunchIntent, 
 	}
 	if err != nil {
 		// The write may have arrived all the same: the next pass reads what there is.
-		j.known, j.open = false, false
+		j.known, j.open, j.failed = false, false, err
 		return err
 	}
 	j.launches, j.ordinal, j.object = launches, ordinal, object

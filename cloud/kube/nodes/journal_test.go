@@ -117,7 +117,7 @@ func TestAnotherProcessIsNoticedBeforeALaunch(t *testing.T) {
 	second.Open(s.object)
 	require.NoError(t, second.Record(t.Context(), launch("other", 1)))
 	require.ErrorIs(t, first.Record(t.Context(), launch("mine", 1)), nodes.ErrJournal)
-	require.Error(t, first.Record(t.Context(), launch("mine", 1)), "until a pass has opened it again")
+	require.ErrorIs(t, first.Record(t.Context(), launch("mine", 1)), nodes.ErrJournal, "until a pass has opened it again")
 	first.Open(s.object)
 	all, _ := operations(first)
 	require.Equal(t, []string{"other"}, all)

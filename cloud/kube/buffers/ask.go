@@ -48,7 +48,7 @@ func (c *Controller) templateOf(b *CapacityBuffer) []kube.Reference {
 
 // resolve reads what a buffer asks for.
 func (c *Controller) resolve(objects *kube.Controller[*CapacityBuffer], o *CapacityBuffer) ask {
-	a := ask{Key: kube.KeyOf(o)}
+	a := ask{Key: kube.KeyOf(o), Created: o.CreationTimestamp.Time}
 	var current int32
 	var template *corev1.PodTemplateSpec
 	if template, a.Generation, current, a.Err = c.template(objects, o); a.Err != nil {
@@ -61,7 +61,7 @@ func (c *Controller) resolve(objects *kube.Controller[*CapacityBuffer], o *Capac
 	pod := cloudkube.Pod(&corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec})
 	pod.Namespace, pod.Name, pod.UID = o.Namespace, o.Name, string(o.UID)
 	a.Pod = &pod
-	a.Units, a.Err = o.units(&pod, current)
+	a.Units, a.Limited, a.Err = o.units(&pod, current)
 	return a
 }
 
@@ -115,5 +115,5 @@ func (a ask) same(b ask) bool {
 		}
 		return err.Error()
 	}
-	return a.Units == b.Units && a.Generation == b.Generation && text(a.Err) == text(b.Err) && reflect.DeepEqual(a.Pod, b.Pod)
+	return a.Units == b.Units && a.Limited == b.Limited && a.Generation == b.Generation && text(a.Err) == text(b.Err) && reflect.DeepEqual(a.Pod, b.Pod)
 }

@@ -36,16 +36,20 @@ func (s *Status) report(strategy string, template *TemplateRef, o outcome) {
 	if template != nil {
 		s.PodTemplateGeneration = &o.Ask.Generation
 	}
-	s.set(ConditionReadyForProvisioning, true, "Resolved", fmt.Sprintf("standby machines are kept with room for %d pods", units))
+	reason, limited := "Resolved", o.limited()
+	if limited != "" {
+		reason = "Limited"
+	}
+	s.set(ConditionReadyForProvisioning, true, reason, fmt.Sprintf("standby machines are kept with room for %d pods%s", units, limited))
 	placed := o.Ready + o.Coming
 	where := o.where()
 	if o.Missing > 0 {
-		message := fmt.Sprintf("%d of %d pods have room%s; %s", placed, units, where, o.why())
+		message := fmt.Sprintf("%d of %d pods have room%s; %s%s", placed, units, where, o.why(), limited)
 		s.set(ConditionProvisioning, false, "DoesNotFit", message)
 		s.set(ConditionReady, false, "DoesNotFit", message)
 		return
 	}
-	s.set(ConditionProvisioning, true, "Provisioned", fmt.Sprintf("%d pods have room%s", placed, where))
+	s.set(ConditionProvisioning, true, "Provisioned", fmt.Sprintf("%d pods have room%s%s", placed, where, limited))
 	if o.Coming > 0 {
 		s.set(
 			ConditionReady,
@@ -55,7 +59,15 @@ func (s *Status) report(strategy string, template *TemplateRef, o outcome) {
 		)
 		return
 	}
-	s.set(ConditionReady, true, "OnStandby", fmt.Sprintf("%d pods have room%s", placed, where))
+	s.set(ConditionReady, true, "OnStandby", fmt.Sprintf("%d pods have room%s%s", placed, where, limited))
+}
+
+// limited says which limit makes the pods fewer than asked for.
+func (o *outcome) limited() string {
+	if o.Ask.Limited == "" {
+		return ""
+	}
+	return "; " + o.Ask.Limited
 }
 
 func (s *Status) set(kind string, is bool, reason, message string) {
@@ -111,5 +123,5 @@ func (o outcome) String() string {
 	if o.Missing > 0 {
 		text += "; " + o.why()
 	}
-	return text
+	return text + o.limited()
 }

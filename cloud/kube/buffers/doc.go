@@ -20,8 +20,8 @@
 // # What is asked
 //
 // A buffer asks that replicas pods of its template have room, or percentage of the replicas of what
-// scalableRef names, rounded up; the larger one if both are set; as many as limits allow if neither is,
-// and never more.
+// scalableRef names, rounded up, and none of none; the larger one if both are set; as many as limits allow if
+// neither is, and never more. A limit that makes it fewer is named in the conditions.
 //
 // # What it takes
 //

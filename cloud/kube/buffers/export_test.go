@@ -23,7 +23,7 @@ func Plan(in Input) Result { return plan(in) }
 
 func (c *Controller) Input(asks []Ask, all map[string]*pools.Pool) Input { return c.input(asks, all) }
 
-func (b *CapacityBuffer) Units(pod *demand.Pod, current int32) (int32, error) {
+func (b *CapacityBuffer) Units(pod *demand.Pod, current int32) (int32, string, error) {
 	return b.units(pod, current)
 }
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,10 +24,13 @@ const maxUnits = 20_000
 
 // ask is what one buffer asks for, or why it cannot be known.
 type ask struct {
-	Key types.NamespacedName
+	Key     types.NamespacedName
+	Created time.Time
 	// Pod is the pod of the template, and Units the number of such pods that must have room.
 	Pod   *demand.Pod
 	Units int32
+	// Limited is which limit makes Units fewer than asked for, empty if none does.
+	Limited string
 	// Generation of the PodTemplate.
 	Generation int64
 	Err        error

@@ -48,70 +48,82 @@ func (b *CapacityBuffer) reference() (*TemplateRef, *ScalableRef, error) {
 	return template, scalable, nil
 }
 
-// units returns the number of pods that must have room. The pod comes from the template,
-// and current is the number of replicas of the workload. It returns a *refusal if the spec
-// sets no number.
-func (b *CapacityBuffer) units(pod *demand.Pod, current int32) (int32, error) {
+// units returns the number of pods that must have room, and which limit makes that fewer than the
+// spec asks for, empty if none does. The pod comes from the template, and current is the number of
+// replicas of the workload. It returns a *refusal if the spec sets no number, or a limit is no number
+// of something.
+func (b *CapacityBuffer) units(pod *demand.Pod, current int32) (units int32, limited string, err error) {
 	spec := b.Spec
-	units := int32(-1)
+	units = -1
 	if spec.Replicas != nil {
 		units = max(*spec.Replicas, 0)
 	}
 	if spec.Percentage != nil {
 		if spec.ScalableRef == nil {
-			return 0, wrong("InvalidSpec", "spec.percentage: must not be set without spec.scalableRef: it is a share of the replicas of a workload")
+			return 0, "", wrong("InvalidSpec", "spec.percentage: must not be set without spec.scalableRef: it is a share of the replicas of a workload")
 		}
 		units = max(units, share(*spec.Percentage, current))
 	}
-	if len(spec.Limits) == 0 {
-		if units < 0 {
-			return 0, wrong("InvalidSpec", "spec.replicas: is not set, must be, unless spec.percentage or spec.limits is")
-		}
-		return units, nil
-	}
-	limit, bounded := limitOf(spec.Limits, &pod.Requests)
+	most, by, err := limitOf(spec.Limits, &pod.Requests)
 	switch {
-	case bounded && units < 0:
-		return limit, nil
-	case bounded:
-		return min(units, limit), nil
-	case units < 0:
-		return 0, wrong(
+	case err != nil:
+		return 0, "", err
+	case len(spec.Limits) == 0 && units < 0:
+		return 0, "", wrong("InvalidSpec", "spec.replicas: is not set, must be, unless spec.percentage or spec.limits is")
+	case by == "" && units < 0:
+		return 0, "", wrong(
 			"InvalidSpec",
 			"spec.limits: bounds %v, none of which the template requests; must bound one that it does, or spec.replicas must be set",
 			slices.Sorted(maps.Keys(spec.Limits)),
 		)
+	case units < 0:
+		return most, "", nil
+	case by != "" && most < units:
+		limit := spec.Limits[by]
+		return most, fmt.Sprintf("spec.limits.%s: is %s, which allows %d of %d pods", by, limit.String(), most, units), nil
 	}
-	return units, nil
+	return units, "", nil
 }
 
-// share is a percentage of current, rounded up, and at least one.
+// share is a percentage of current, rounded up.
 func share(percentage, current int32) int32 {
-	if percentage <= 0 {
-		return 0
-	}
-	return int32(min(max((int64(percentage)*int64(current)+99)/100, 1), math.MaxInt32)) //nolint:gosec // bounded
+	return int32(min((int64(max(percentage, 0))*int64(max(current, 0))+99)/100, math.MaxInt32)) //nolint:gosec // bounded
 }
 
-// limitOf is how many pods with these requests the limits allow, if they bound any of
-// them.
-func limitOf(limits corev1.ResourceList, r *demand.Resources) (units int32, bounded bool) {
+// limitOf is how many pods with these requests the limits allow, and which one allows the fewest;
+// empty if they bound none of the requests.
+func limitOf(limits corev1.ResourceList, r *demand.Resources) (units int32, by corev1.ResourceName, err error) {
 	most := int64(math.MaxInt32)
-	for name, limit := range limits {
-		request, allowed := r.Extended[string(name)], limit.Value()
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		limit, request, scale := limits[name], r.Extended[string(name)], int64(1)
 		switch name {
 		case corev1.ResourceCPU:
-			request, allowed = r.CPU, limit.MilliValue()
+			request, scale = r.CPU, 1000
 		case corev1.ResourceMemory:
 			request = r.Memory
 		case corev1.ResourceEphemeralStorage:
 			request = r.EphemeralStorage
 		default:
 		}
-		if request > 0 {
-			bounded = true
-			most = min(most, max(allowed, 0)/request)
+		if limit.Sign() < 0 {
+			return 0, "", wrong("InvalidSpec", "spec.limits.%s: is %s, must not be negative", name, limit.String())
+		}
+		if request <= 0 {
+			continue
+		}
+		if by == "" {
+			by = name
+		}
+		if limit.CmpInt64(math.MaxInt64/scale) >= 0 {
+			continue // more than can be counted, which is no limit
+		}
+		allowed := limit.Value()
+		if scale == 1000 {
+			allowed = limit.MilliValue()
+		}
+		if n := allowed / request; n < most {
+			most, by = n, name
 		}
 	}
-	return int32(most), bounded //nolint:gosec // bounded
+	return int32(most), by, nil //nolint:gosec // bounded
 }

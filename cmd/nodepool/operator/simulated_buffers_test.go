@@ -58,6 +58,9 @@ func editBuffers(w *simtest.World, dice *rand.Rand, pool string) {
 	spec := map[string]any{
 		"provisioningStrategy": "buffer.stratos.sh/standby-capacity", "podTemplateRef": map[string]any{"name": pool}, "replicas": pods,
 	}
+	if dice.IntN(2) == 0 { // as good as none
+		spec["limits"] = map[string]any{"cpu": "9223372036854775807", "memory": "1e30"}
+	}
 	switch {
 	case w.Object(buffersKind, "team", name) == nil:
 		_ = w.Create(simtest.Object{ // it does not exist

@@ -51,8 +51,8 @@ type Controller struct {
 	Workers int
 	// Backoff delays the repetition of a pass that failed. Default as of [kube.Controller].
 	Backoff reconcile.Backoff
-	// Replan is the time between two plans while nothing changes: a zone may have capacity again.
-	// Default 30s.
+	// Replan is the time between two plans while nothing changes: a zone may have capacity again. A status
+	// that another client has changed is corrected as often. Default 30s.
 	Replan time.Duration
 	// Pause is the min time between two plans. Each reads all buffers and their templates: 100 take
 	// about 8 ms. Default 200ms.
@@ -169,6 +169,7 @@ func (c *Controller) newObjects() *kube.Controller[*CapacityBuffer] {
 	objects := &kube.Controller[*CapacityBuffer]{
 		Client: c.Client, Logger: c.Logger, Workers: cmp.Or(c.Workers, 2), Backoff: c.Backoff,
 		Kind: kube.Kind{Resource: Resource()}, IgnoreStatus: true, Referenced: templateKinds(), References: c.templateOf,
+		Resync: cmp.Or(c.Replan, 30*time.Second), // a status edited by hand is written again
 	}
 	objects.Reconcile = func(ctx context.Context, key types.NamespacedName, o *CapacityBuffer) (reconcile.Result, error) {
 		return reconcile.Result{}, c.reconcile(ctx, objects, key, o)

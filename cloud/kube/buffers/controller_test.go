@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -419,6 +420,27 @@ func TestTheOlderBufferHasRoomFirst(t *testing.T) {
 		w.keeps("web", 5)
 		w.is("b", "Resolved", "Provisioned", "WarmingUp")
 		require.Contains(w, w.is("a", "Resolved", "DoesNotFit", "DoesNotFit"), "0 of 5 pods have room")
+	})
+}
+
+// TestAStatusThatIsEditedByHandIsCorrected within a period, although nothing else has changed.
+func TestAStatusThatIsEditedByHandIsCorrected(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.define("v1beta1", true, true)
+		w.template(2)
+		w.buffer("web", "podTemplateRef: {name: web}, replicas: 3")
+		w.start()
+		was := w.status("web")
+		patch := `{"status": {"replicas": 99, "conditions": [{"type": "Ready", "status": "True", "reason": "Hacked", "message": "",
+  "lastTransitionTime": "2000-01-01T00:00:00Z"}]}}`
+		_, err := w.client.Resource(buffers.Resource()).Namespace("team").Patch(
+			w.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status",
+		)
+		require.NoError(w, err)
+		w.pass(31 * time.Second)
+		require.Equal(w, was.Replicas, w.status("web").Replicas)
+		w.is("web", "Resolved", "Provisioned", "WarmingUp")
 	})
 }
 

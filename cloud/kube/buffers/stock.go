@@ -48,6 +48,10 @@ func (c *Controller) input(asks []ask, all map[string]*pools.Pool) input {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		p := all[name]
 		has := stock{Supply: p.Supply(standby[name], now)}
+		if p.Closed != "" {
+			in.Pools = append(in.Pools, has)
+			continue
+		}
 		// Those on standby before those that warm up.
 		slices.SortStableFunc(has.Standby, func(a, b *demand.Node) int {
 			switch {

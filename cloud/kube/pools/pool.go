@@ -29,6 +29,11 @@ type Pool struct {
 	Executor *cloud.Executor
 	// Plan is the last plan: it bounds what pods may have launched.
 	Plan cloud.Plan
+	// Closed is why no machine of the pool is started or launched, and none of them is on standby for
+	// buffers, as pods are told. Default empty: they are.
+	Closed string
+	// Barred is why none is launched, beyond what Plan says. Default empty.
+	Barred string
 	// Weight decides which pool is used first: the one with the higher weight.
 	Weight int32
 	// DefaultRequests are the assumed requests of a pod that states none. If they are zero, such
@@ -69,8 +74,15 @@ func (p *Pool) Joining() bool {
 
 // Supply returns what the pool can add: standby machines, the best first, and launches.
 func (p *Pool) Supply(standby []nodes.View, now time.Time) demand.Supply {
-	supply := demand.Supply{Pool: p.Nodes.Name, Weight: p.Weight, Coming: p.Plan.Counts.Coming, DefaultRequests: p.DefaultRequests}
-	supply.MaxLaunches, supply.Limit = p.Memory.Room(p.Plan, p.Spec, now)
+	supply := demand.Supply{Pool: p.Nodes.Name, Weight: p.Weight, DefaultRequests: p.DefaultRequests}
+	if p.Closed != "" {
+		supply.Limit = p.Closed
+		return supply
+	}
+	supply.Coming = p.Plan.Counts.Coming
+	if supply.Limit = p.Barred; p.Barred == "" {
+		supply.MaxLaunches, supply.Limit = p.Memory.Room(p.Plan, p.Spec, now)
+	}
 	if p.Shorten != nil {
 		supply.Limit = p.Shorten(supply.Limit)
 	}

@@ -255,7 +255,12 @@ func (r *resolution) fill(c *v1alpha1.AWSNodeClass) {
 func countUsers(c *v1alpha1.AWSNodeClass, users int) {
 	c.Status.NodePoolCount = int32(users) //nolint:gosec // it is not that many
 	inUse := condition(v1alpha1.ConditionInUse, false, "NotUsed", "no pool uses it")
-	if users > 0 {
+	switch {
+	case users > 0 && c.DeletionTimestamp != nil:
+		inUse = condition(v1alpha1.ConditionInUse, true, "WaitsForPools", fmt.Sprintf(
+			"it is being deleted, and stays until the %d pools that use it are deleted or use another: they launch no machine meanwhile", users,
+		))
+	case users > 0:
 		inUse = condition(v1alpha1.ConditionInUse, true, "Used", fmt.Sprintf("%d pools use it", users))
 	}
 	meta.SetStatusCondition(&c.Status.Conditions, inUse)

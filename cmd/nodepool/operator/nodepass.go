@@ -30,7 +30,7 @@ func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, 
 	o.mu.Lock()
 	s := o.states[v.Pool]
 	o.mu.Unlock()
-	if s == nil || o.dry || !s.machines.Owns(&v) {
+	if s == nil || o.dry || s.machines.Closed != "" || !s.machines.Owns(&v) {
 		return reconcile.Result{}, nil
 	}
 	pass := nodes.Pass{

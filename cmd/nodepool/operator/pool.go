@@ -69,13 +69,14 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 			fmt.Sprintf("up to %d machines, %d of them on standby", p.Spec.PoolSize, p.Spec.MinStandby),
 		)
 	}
-	if p.DeletionTimestamp != nil && o.memoryOf(p).once("deleting") {
-		o.events.pool(p, kube.EventNormal, "Deleting", fmt.Sprintf("%d machines are drained and terminated", p.Status.Total))
-	}
 	var pass *poolPass
 	alive, result, err := o.finalize.Finalize(ctx, p, func(ctx context.Context) (bool, error) {
 		pass = o.newPass(p)
+		total := p.Status.Total
 		pass.run(ctx)
+		if !pass.leftAlone() && o.memoryOf(p).once("deleting") {
+			o.events.pool(p, kube.EventNormal, "Deleting", fmt.Sprintf("%d machines are drained and terminated", total))
+		}
 		return pass.state.machines.Plan.Done, errors.Join(pass.listErr, pass.err, pass.report(ctx))
 	})
 	switch {
@@ -125,6 +126,9 @@ func (p *poolPass) run(ctx context.Context) {
 		if p.listErr == nil { // it never had a machine
 			p.state.machines.Plan.Done = p.state.pool.DeletionTimestamp != nil && len(p.state.pool.Status.Launches) == 0
 		}
+		if p.listErr == nil || p.leftAlone() { // else machines may be started as before
+			p.publish()
+		}
 		return
 	}
 	p.state.kept.recall(&p.state.pool.Status)
@@ -135,9 +139,23 @@ func (p *poolPass) run(ctx context.Context) {
 	}
 }
 
+// leftAlone reports whether the machines of the pool are those of another operator.
+func (p *poolPass) leftAlone() bool { return p.problem.reason == clusterNameChanged }
+
 // look is the part of a pass before it acts: it reads the desired and the actual state of
 // the pool. Without an executor there is nothing to act on.
 func (p *poolPass) look(ctx context.Context) cloud.Observed {
+	seen := p.read(ctx)
+	if p.problem.reason != "" && len(p.state.machines.Spec.Templates) == 0 {
+		p.state.machines.Barred = short(p.problem.reason + ": " + p.problem.message)
+	}
+	if p.state.machines.Executor == nil {
+		p.state.machines.Closed = cmp.Or(p.state.machines.Barred, "its machines are not looked at yet")
+	}
+	return seen
+}
+
+func (p *poolPass) read(ctx context.Context) cloud.Observed {
 	if p.listErr = p.otherCluster(); p.listErr != nil {
 		p.problem = problem{clusterNameChanged, p.listErr.Error()}
 		return cloud.Observed{}
@@ -181,10 +199,11 @@ func (p *poolPass) otherCluster() error {
 	if s.ClusterName == "" || s.ClusterName == own || s.Total == 0 && len(s.Machines) == 0 && len(s.Launches) == 0 {
 		return nil
 	}
-	return fmt.Errorf(
-		"--cluster-name is %q, and the pool has machines of cluster %q: start the operator with that name, or delete the pool with it first",
-		own, s.ClusterName,
-	)
+	advice := "start the operator with that name, or delete the pool with it first"
+	if p.state.pool.DeletionTimestamp != nil {
+		advice = "none is drained or terminated, and the pool is not deleted, until the operator is started with that name"
+	}
+	return fmt.Errorf("--cluster-name is %q, and the pool has machines of cluster %q: %s", own, s.ClusterName, advice)
 }
 
 // prepare reads the class, and makes the recipe of machines from it. Before the first

@@ -3,6 +3,7 @@ package operator_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
@@ -17,9 +18,12 @@ func ours(i cloud.Instance) bool { return i.Tags[v1alpha1.Group+"/cluster"] == "
 func uidOf(i cloud.Instance) string { return i.Tags[v1alpha1.Group+"/pool-uid"] }
 
 // note takes in what pools are to be.
-func (p *pooled) note(_ *simtest.World, c simtest.Change) {
+func (p *pooled) note(w *simtest.World, c simtest.Change) {
 	if c.After != nil && c.After["kind"] == "Node" && c.By == "administrator" {
 		p.opened[c.After.Name()] = time.Now()
+	}
+	if text := fmt.Sprint(c.After["message"], c.After.Field("status", "conditions")); c.After != nil && strings.Contains(text, "0001-01-01") {
+		w.Blame("%s %s has a time that is none: %s", c.After["kind"], c.After.Name(), text)
 	}
 	if c.After == nil || c.After["kind"] != "NodePool" {
 		return

@@ -21,6 +21,8 @@ import (
 func TestAnotherNameOfTheClusterTouchesNoMachine(t *testing.T) {
 	t.Parallel()
 	looked := false
+	var told, deleting []string
+	var full map[string]any
 	r := simtest.Simulate(t, func() simtest.Scenario {
 		var p *pooled
 		var before, wrong []string
@@ -44,10 +46,13 @@ func TestAnotherNameOfTheClusterTouchesNoMachine(t *testing.T) {
 					w.Blame("status.clusterName is %v", name)
 				}
 			})
+			w.After(9*time.Minute, func() { _ = w.Create(replicas("r1", "p0", 1, "3")) }) // it does not exist
+			w.After(11*time.Minute, func() { told = eventNotes(w, "r1", "NoMachineFits") })
 			w.After(12*time.Minute, func() { _ = w.Delete(poolsKind, "", "p0") })
 			w.After(17*time.Minute, func() {
 				p.cluster, looked = "", true
 				pool := w.Object(poolsKind, "", "p0")
+				deleting, full = eventNotes(w, "p0", "Deleting"), conditionOf(pool, v1alpha1.ConditionFull)
 				if pool == nil {
 					w.Blame("the pool is gone, its machines are left")
 					return
@@ -80,7 +85,7 @@ func TestAnotherNameOfTheClusterTouchesNoMachine(t *testing.T) {
 				return nil // the world to compare with
 			}
 			want := []string{`ClusterNameChanged: --cluster-name is "other", and the pool has machines of cluster "c": ` +
-				"start the operator with that name, or delete the pool with it first"}
+				"none is drained or terminated, and the pool is not deleted, until the operator is started with that name"}
 			if !slices.Equal(want, wrong) {
 				return fmt.Errorf("the pool said %q", wrong)
 			}
@@ -98,4 +103,36 @@ func TestAnotherNameOfTheClusterTouchesNoMachine(t *testing.T) {
 	}, 1)
 	require.Empty(t, r.Wrong)
 	require.True(t, looked)
+	require.Len(t, told, 1)
+	require.Contains(t, told[0], `pool p0: has no machine that can be started or launched: ClusterNameChanged: --cluster-name is "other"`)
+	require.Empty(t, deleting, "none is drained")
+	require.Equal(t, "Unknown", full["status"])
+	require.Equal(t, 2, integer(full["observedGeneration"]))
+}
+
+// TestAPoolWhoseClassIsBeingDeletedSaysSo in its conditions, to pods that wait for it, and in the class.
+func TestAPoolWhoseClassIsBeingDeletedSaysSo(t *testing.T) {
+	t.Parallel()
+	var told []string
+	var full, inUse map[string]any
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		_, s := calm(func(w *simtest.World) {
+			w.After(5*time.Minute, func() { _ = w.Delete(classesKind, "", "c0") })        // it exists
+			w.After(6*time.Minute, func() { _ = w.Create(replicas("r1", "p0", 1, "3")) }) // it does not exist
+			w.After(7*time.Minute, func() {
+				told = eventNotes(w, "r1", "NoMachineFits")
+				full, inUse = conditionOf(w.Object(poolsKind, "", "p0"), v1alpha1.ConditionFull),
+					conditionOf(w.Object(classesKind, "", "c0"), v1alpha1.ConditionInUse)
+			})
+		}, poolOf(3, 0, nil), replicas("r0", "p0", 1, "3"))
+		return s
+	}, 1)
+	require.Empty(t, r.Wrong)
+	require.Len(t, told, 1)
+	require.Contains(t, told[0], `pool p0: has no machine that can be started or launched: NodeClassNotReady: AWSNodeClass "c0": it is being deleted`)
+	require.Equal(t, "False", full["status"])
+	require.Equal(t, "NodeClassNotReady", full["reason"])
+	require.Contains(t, full["message"], "it is being deleted")
+	require.Equal(t, "WaitsForPools", inUse["reason"])
+	require.Contains(t, inUse["message"], "stays until the 1 pools that use it")
 }

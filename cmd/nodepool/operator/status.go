@@ -213,7 +213,12 @@ func (p *poolPass) conditions() []metav1.Condition {
 			func(v *nodes.View) bool { return v.Status.State == cloud.StateTerminating },
 		),
 	}
-	if p.listErr == nil && p.state.machines.Executor != nil { // else it is not known, and stays as it was
+	switch {
+	case p.leftAlone():
+		unknown := condition(v1alpha1.ConditionFull, false, p.problem.reason, p.problem.message)
+		unknown.Status = metav1.ConditionUnknown
+		conditions = append(conditions, unknown)
+	case p.listErr == nil && p.state.machines.Executor != nil: // else it is not known, and stays as it was
 		conditions = append(conditions, p.full())
 	}
 	return conditions
@@ -226,13 +231,16 @@ func (p *poolPass) full() metav1.Condition {
 			v1alpha1.ConditionFull, true, string(cloud.HoldPoolFull), full+": pods that need one more wait, or go to another pool",
 		)
 	}
+	if barred := p.state.machines.Barred; barred != "" && p.state.machines.Plan.Counts.Startable == 0 {
+		return condition(v1alpha1.ConditionFull, false, p.problem.reason, "no machine is on standby, and none is launched: "+barred)
+	}
 	return condition(v1alpha1.ConditionFull, false, "RoomLeft", "a machine can be started or launched")
 }
 
 // trouble is what holds the pool back; no reason: nothing does.
 func (p *poolPass) trouble() (reason, message string) {
 	switch {
-	case p.listErr != nil && p.problem.reason != clusterNameChanged:
+	case p.listErr != nil && !p.leftAlone():
 		return "CloudProviderError", p.listErr.Error()
 	case p.problem.reason != "":
 		return p.problem.reason, p.problem.message

@@ -296,7 +296,8 @@ const (
 	// InsufficientCapacity, QuotaExceeded, LaunchRejected and LaunchFailed.
 	ConditionDegraded = "Degraded"
 	// ConditionFull has the reasons PoolFull, if every machine that the pool may have is in
-	// use or cannot be started, and RoomLeft. Pods that need one more wait, or go to another pool.
+	// use or cannot be started, RoomLeft, and why no machine is launched while none is on standby. It is
+	// Unknown with the reason ClusterNameChanged. Pods that need one more wait, or go to another pool.
 	ConditionFull                  = "Full"
 	ConditionScaleUpInProgress     = "ScaleUpInProgress"
 	ConditionScaleDownInProgress   = "ScaleDownInProgress"

@@ -20,7 +20,7 @@
 // # What is asked
 //
 // A buffer asks that replicas pods of its template have room, or percentage of the replicas of what
-// scalableRef names, rounded up, and none of none; the larger one if both are set; as many as limits allow if
+// scalableRef names, rounded up to at least one; the larger one if both are set; as many as limits allow if
 // neither is, and never more. A limit that makes it fewer is named in the conditions.
 //
 // # What it takes

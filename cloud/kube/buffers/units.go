@@ -85,9 +85,12 @@ func (b *CapacityBuffer) units(pod *demand.Pod, current int32) (units int32, lim
 	return units, "", nil
 }
 
-// share is a percentage of current, rounded up.
+// share is a percentage of current, rounded up, and at least one, as the API documents it.
 func share(percentage, current int32) int32 {
-	return int32(min((int64(max(percentage, 0))*int64(max(current, 0))+99)/100, math.MaxInt32)) //nolint:gosec // bounded
+	if percentage <= 0 {
+		return 0
+	}
+	return int32(min(max((int64(percentage)*int64(current)+99)/100, 1), math.MaxInt32)) //nolint:gosec // bounded
 }
 
 // limitOf is how many pods with these requests the limits allow, and which one allows the fewest;

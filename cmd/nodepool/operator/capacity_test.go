@@ -373,6 +373,22 @@ func previewsBuffers(b *bench, o nodepool.Operator) {
 		slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "machines: 2 (warmup 0, standby 2") }),
 		out.String(),
 	)
+	write := func(preview nodepool.Preview) (string, error) {
+		var out strings.Builder
+		err := preview.Write(b.Context(), &out)
+		return out.String(), err
+	}
+	_, err := write(nodepool.Preview{Operator: o, Pool: "nope"})
+	require.ErrorContains(b, err, `NodePool "nope" does not exist; there are `)
+	require.ErrorContains(b, err, b.name)
+	_, err = write(nodepool.Preview{Operator: o, Prices: map[string]float64{"m5.xlarge": 1, "foo": 1}})
+	require.EqualError(b, err, "--price: the type foo is of no pool, must be one of m5.xlarge")
+	o.ClusterName = "other"
+	text, _ := write(nodepool.Preview{Operator: o, Pool: b.name})
+	require.Contains(b, text, "ClusterNameChanged: ")
+	require.Contains(b, text, "it is left alone: ")
+	require.Contains(b, text, fmt.Sprintf("buffer %s/web: 0 of 2 pods have room; ", b.name))
+	require.Contains(b, text, "has no machine that can be started or launched: ClusterNameChanged: ")
 }
 
 // bufferWritesNothingAtRest: buffers that have what they ask for cost no write.

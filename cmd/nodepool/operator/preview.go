@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
@@ -70,6 +72,9 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if p.Pool != "" && !slices.ContainsFunc(pools, func(o *v1alpha1.NodePool) bool { return o.Name == p.Pool }) {
+		return fmt.Errorf("NodePool %q does not exist; there are %s", p.Pool, names(pools))
+	}
 	var failed error // the cloud of a pool, which does not hold back the others
 	passes, seen := map[string]*poolPass{}, map[string]cloud.Observed{}
 	for _, pool := range pools {
@@ -81,6 +86,9 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 		}
 		pass.state.machines.Plan = pass.state.machines.Spec.Plan(seen[pool.Name], cloud.Want{}, o.now())
 		pass.publish()
+	}
+	if err := p.unpriced(passes, seen); err != nil {
+		return errors.Join(failed, err)
 	}
 	result := o.demand.Decide()
 	waiting, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -101,6 +109,9 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 		fmt.Fprintf(&b, "pool %s\n", pool.Name)
 		if pass.problem.reason != "" {
 			fmt.Fprintf(&b, "%s: %s\n", pass.problem.reason, pass.problem.message)
+		}
+		if pass.leftAlone() {
+			b.WriteString("it is left alone: no machine is launched, started, stopped or terminated, and none is counted for pods and buffers\n")
 		}
 		if pass.state.machines.Executor != nil {
 			plan := pass.state.machines.Spec.Plan(seen[pool.Name], want, o.now())
@@ -129,6 +140,41 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 	}
 	_, err = io.WriteString(out, b.String())
 	return errors.Join(failed, err)
+}
+
+func names(pools []*v1alpha1.NodePool) string {
+	if len(pools) == 0 {
+		return "none"
+	}
+	all := make([]string, 0, len(pools))
+	for _, o := range pools {
+		all = append(all, o.Name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// unpriced returns an error for each price of a type that no pool launches and no machine has. There is none
+// while the type of a pool is not known.
+func (p *Preview) unpriced(passes map[string]*poolPass, seen map[string]cloud.Observed) error {
+	used := map[string]bool{}
+	for name, pass := range passes {
+		if pass.state.machines.InstanceType == "" {
+			return nil
+		}
+		used[pass.state.machines.InstanceType] = true
+		for _, i := range seen[name].Instances {
+			used[i.InstanceType] = true
+		}
+	}
+	var errs []error
+	for _, kind := range slices.Sorted(maps.Keys(p.Prices)) {
+		if !used[kind] {
+			errs = append(errs, fmt.Errorf(
+				"--price: the type %s is of no pool, must be one of %s", kind, strings.Join(slices.Sorted(maps.Keys(used)), ", "),
+			))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // cost says what an hour of the running machines costs, and of those that run after the

@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,7 +111,6 @@ func (o options) operator(ctx context.Context, log io.Writer) (*operator.Operato
 			return nil, err
 		}
 	}
-	host, _ := os.Hostname() // only a name for people
 	return &operator.Operator{
 		Notices:         notices,
 		Platform:        platform,
@@ -125,9 +126,15 @@ func (o options) operator(ctx context.Context, log io.Writer) (*operator.Operato
 		Address:         o.health,
 		MetricsAddress:  o.metrics,
 		StopTimeout:     o.stop,
-		Instance:        cmp.Or(os.Getenv("POD_NAME"), host, "stratos"),
+		Instance:        instance(),
 		Logger:          logger,
 	}, nil
+}
+
+// instance names this process: its pod or its host, and what no other process there has.
+func instance() string {
+	host, _ := os.Hostname() // only a name for people
+	return cmp.Or(os.Getenv("POD_NAME"), host, "stratos") + "_" + strings.ToLower(rand.Text()[:10])
 }
 
 // opener opens a region of a cloud.

@@ -60,6 +60,13 @@ func TestAVariableIsAFlag(t *testing.T) {
 	require.Contains(t, stderr, `--cloud-provider: is "elsewhere"`)
 }
 
+// TestTwoProcessesOfAHostHaveTwoNames in the Lease and in Events.
+func TestTwoProcessesOfAHostHaveTwoNames(t *testing.T) {
+	t.Setenv("POD_NAME", "stratos-0")
+	require.Regexp(t, "^stratos-0_[a-z0-9]{10}$", instance())
+	require.NotEqual(t, instance(), instance())
+}
+
 func TestAPriceIsATypeAndANumber(t *testing.T) {
 	code, _, stderr := execute("plan", "--price", "m5.large=cheap")
 	require.Equal(t, program.ExitUsage, code)

@@ -268,6 +268,9 @@ func (s *ScaleUp) assign(result demand.Result, names map[string]string, reason, 
 			}
 		}
 	}
+	for _, u := range result.Unplaced {
+		delete(kept, u.Pod.UID) // others have taken its room
+	}
 	for _, p := range result.Placements {
 		if p.On == demand.OnStandby {
 			kept[p.Pod.UID] = Assignment{Pod: p.Pod, Node: p.Node.Name, At: now}

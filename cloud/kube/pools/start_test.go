@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cloud"
@@ -47,6 +49,23 @@ func TestAPodThatWaitsHasOneMachineStarted(t *testing.T) {
 			pools.StageDecision: 0, pools.StageAPI: 0, pools.StageBoot: 30 * time.Second, pools.StageRegister: 0,
 			pools.StageReady: 0, pools.StageBind: 2 * time.Second,
 		}, stages)
+	})
+}
+
+// TestAPodThatTheMachineDoesNotTakeIsNotAssignedToIt has a machine that turns out to be closed for its pod.
+func TestAPodThatTheMachineDoesNotTakeIsNotAssignedToIt(t *testing.T) {
+	t.Parallel()
+	in(t, 1, func(w *world) {
+		w.pod("a", "")
+		synctest.Wait()
+		require.Len(w, w.loop.Assignments("web"), 1)
+		_, err := w.nodes.Patch(w.Context(), "node-0", types.MergePatchType, []byte(
+			`{"spec":{"taints":[{"key":"example.com/closed","effect":"NoSchedule"}]}}`,
+		), metav1.PatchOptions{})
+		require.NoError(w, err)
+		w.loop.Cluster.SawNode(w.node("node-0"))
+		time.Sleep(11 * time.Second)
+		require.Empty(w, w.loop.Assignments("web"))
 	})
 }
 

@@ -55,7 +55,10 @@ func within(b v1alpha1.DisruptionBudget, now time.Time) (bool, error) {
 		return false, errors.New("duration: is required with a schedule")
 	}
 	began := schedule.Next(now.UTC().Add(-b.Duration.Duration.Duration))
-	return !began.IsZero() && !began.After(now), nil
+	if began.IsZero() {
+		return false, fmt.Errorf("schedule: is %q, must match a time within five years", b.Schedule)
+	}
+	return !began.After(now), nil
 }
 
 // share is a number of machines, or a share of them, rounded up.

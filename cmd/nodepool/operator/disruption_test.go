@@ -45,7 +45,11 @@ func TestTheLeastBudgetThatAppliesCounts(t *testing.T) {
 			budgets: []v1alpha1.DisruptionBudget{during("0", "0 12 * * *", time.Hour)},
 			at:      friday.In(time.FixedZone("east", 5*3600)), want: none,
 		},
-		"a time that never comes": {budgets: []v1alpha1.DisruptionBudget{during("0", "0 0 30 2 *", time.Hour)}, want: 1},
+		"a time that never comes": {
+			budgets: []v1alpha1.DisruptionBudget{during("0", "0 0 31 2 *", time.Hour)}, want: none,
+			err: `spec.disruption.budgets[0].schedule: is "0 0 31 2 *", must match a time within five years`,
+		},
+		"a leap day": {budgets: []v1alpha1.DisruptionBudget{during("0", "0 0 29 2 *", time.Hour)}, want: 1},
 		"no schedule": {
 			budgets: []v1alpha1.DisruptionBudget{always("1"), during("0", "every day", time.Hour)}, want: none,
 			err: `spec.disruption.budgets[1].schedule: is "every day", must be in the syntax of cron, such as "0 9 * * mon-fri"`,

@@ -61,7 +61,8 @@ type Operator struct {
 	// Transition is how old a list of machines may be while some of them are on their way.
 	// Zero: 5 s.
 	Transition time.Duration
-	// Instance is the name of this process in Events and in the Lease: the name of its pod.
+	// Instance is the name of this process in Events and in the Lease: the name of its pod or host, and what no
+	// other process there has.
 	Instance string
 	// Logger receives what happens. Required.
 	Logger *slog.Logger

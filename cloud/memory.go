@@ -57,6 +57,8 @@ type MachineHistory struct {
 	Ending bool `json:"ending,omitempty"`
 	// NoNode is since when it has had no Node, zero if it has one.
 	NoNode time.Time `json:"noNode,omitzero"`
+	// Nodeless reports that an earlier process has found it without a Node, when is not known.
+	Nodeless bool `json:"nodeless,omitempty"`
 	// Unready is since when its Node, which was ready since the last start, is not
 	// ready; zero if it is.
 	Unready time.Time `json:"unready,omitzero"`
@@ -84,7 +86,7 @@ type Recorded struct {
 func (r Recorded) Memory() Memory {
 	m := Memory{Repaired: r.Repaired, Repairs: r.Repairs, Machines: make(map[string]MachineHistory, len(r.Machines))}
 	for _, id := range r.Machines {
-		m.Machines[id] = MachineHistory{State: InstanceUnknown, Listed: true, Recalled: true}
+		m.Machines[id] = MachineHistory{State: InstanceUnknown, Listed: true, Recalled: true, Nodeless: true}
 	}
 	return m
 }

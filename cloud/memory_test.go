@@ -145,6 +145,24 @@ func TestARunningMachineWithoutANodeIsNamedUntilItIsStopped(t *testing.T) {
 	require.Equal(t, cloud.Stop, plan(10 * time.Minute).Actions[0].Verb)
 }
 
+// TestAMissingNodeIsNamedAtOnceAfterARestart has one that the process before has named.
+func TestAMissingNodeIsNamedAtOnceAfterARestart(t *testing.T) {
+	pool := cloud.Pool{Scope: scope, Size: 2}
+	seen := cloud.Observed{
+		Listed:    noon,
+		Instances: []cloud.Instance{{ID: "i-1", State: cloud.InstanceRunning, LaunchTime: noon.Add(-time.Hour), Tags: tags(scope, cloud.StateRunning)}},
+		Memory:    cloud.Recorded{Machines: []string{"i-1"}}.Memory(),
+	}
+	plan := pool.Plan(seen, cloud.Want{}, noon)
+	require.Len(t, plan.Holds, 1)
+	require.Equal(t, cloud.HoldNodeMissing, plan.Holds[0].Kind)
+	seen.Memory, seen.Nodes = plan.Memory, []cloud.NodeStatus{{Name: "n", ID: "i-1", State: cloud.StateRunning, Ready: true}}
+	plan = pool.Plan(seen, cloud.Want{}, noon)
+	require.Empty(t, plan.Holds)
+	seen.Memory, seen.Nodes = plan.Memory, nil
+	require.Empty(t, pool.Plan(seen, cloud.Want{}, noon).Holds, "it may register again")
+}
+
 func TestOnlyAnUnknownReasonCountsAsAFailureOfALaunch(t *testing.T) {
 	learn := func(m cloud.Memory, times int, err error) cloud.Memory {
 		for range times {

@@ -185,7 +185,7 @@ func (pl *planner) observe() {
 		s.Recalled = s.Recalled && m.State == ""
 		switch {
 		case m.Node != nil:
-			s.NoNode = time.Time{}
+			s.NoNode, s.Nodeless = time.Time{}, false
 		case s.NoNode.IsZero():
 			s.NoNode = pl.now
 		}

@@ -83,11 +83,12 @@ func (pl *planner) reportMissing(running int) {
 	}
 	missing := 0
 	for _, m := range pl.machines {
-		since := pl.plan.Memory.Machines[m.ID].NoNode
+		h := pl.plan.Memory.Machines[m.ID]
+		since := h.NoNode
 		if m.Use != StateRunning || m.State != InstanceRunning || since.IsZero() {
 			continue
 		}
-		if after(since, missingPatience, pl.now) {
+		if h.Nodeless || after(since, missingPatience, pl.now) {
 			missing++
 		} else {
 			pl.wake(since.Add(missingPatience))

@@ -149,9 +149,11 @@ func TestARunningMachineWithoutANodeIsNamedUntilItIsStopped(t *testing.T) {
 func TestAMissingNodeIsNamedAtOnceAfterARestart(t *testing.T) {
 	pool := cloud.Pool{Scope: scope, Size: 2}
 	seen := cloud.Observed{
-		Listed:    noon,
-		Instances: []cloud.Instance{{ID: "i-1", State: cloud.InstanceRunning, LaunchTime: noon.Add(-time.Hour), Tags: tags(scope, cloud.StateRunning)}},
-		Memory:    cloud.Recorded{Machines: []string{"i-1"}}.Memory(),
+		Listed: noon,
+		Instances: []cloud.Instance{{
+			ID: "i-1", State: cloud.InstanceRunning, LaunchTime: noon.Add(-time.Hour), Tags: tags(scope, cloud.StateRunning),
+		}},
+		Memory: cloud.Recorded{Machines: []string{"i-1"}}.Memory(),
 	}
 	plan := pool.Plan(seen, cloud.Want{}, noon)
 	require.Len(t, plan.Holds, 1)

@@ -40,7 +40,8 @@ func TestRoomIsWhatThePoolMayLaunch(t *testing.T) {
 		},
 		"full": {machines: running + "i-2 standby stopped\ni-3 standby stopped", limit: "PoolFull: it has 3 of 3 machines"},
 		"full, of machines that cannot be started": {
-			machines: running + "i-2 standby stopped\ni-3 standby stopped none", limit: "PoolFull: it has 3 of 3 machines, 1 of them stopped and without a Node",
+			machines: running + "i-2 standby stopped\ni-3 standby stopped none",
+			limit:    "PoolFull: it has 3 of 3 machines, 1 of them stopped and without a Node",
 		},
 		"too large": {machines: running + "i-2 standby stopped\ni-3 standby stopped\ni-4 standby stopped", limit: "PoolFull: it has 4 of 3 machines"},
 		"a quota": {
@@ -99,12 +100,14 @@ func TestAPoolIsFullOnceNoMachineCanBeStarted(t *testing.T) {
 	}{
 		"one can be started": {
 			machines: "i-1 standby stopped\ni-2 standby stopped none", size: 2,
-			missing: "1 of 2 standby machines have no Node, so that no pod starts them, and the pool has no room for others: each is terminated 10m0s after its Node went",
+			missing: "1 of 2 standby machines have no Node, so that no pod starts them, " +
+				"and the pool has no room for others: each is terminated 10m0s after its Node went",
 		},
 		"none can": {
 			machines: "i-1 running running ready pods=1\ni-2 standby stopped none", size: 2,
-			text:    "2 of 2 machines, 1 of them stopped and without a Node, none on standby that can be started",
-			missing: "1 of 1 standby machines have no Node, so that no pod starts them, and the pool has no room for others: each is terminated 10m0s after its Node went",
+			text: "2 of 2 machines, 1 of them stopped and without a Node, none on standby that can be started",
+			missing: "1 of 1 standby machines have no Node, so that no pod starts them, " +
+				"and the pool has no room for others: each is terminated 10m0s after its Node went",
 		},
 		"one can be launched": {
 			machines: "i-2 standby stopped none", size: 2,

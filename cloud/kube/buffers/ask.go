@@ -115,5 +115,6 @@ func (a ask) same(b ask) bool {
 		}
 		return err.Error()
 	}
-	return a.Units == b.Units && a.Limited == b.Limited && a.Generation == b.Generation && text(a.Err) == text(b.Err) && reflect.DeepEqual(a.Pod, b.Pod)
+	return a.Units == b.Units && a.Limited == b.Limited && a.Generation == b.Generation &&
+		text(a.Err) == text(b.Err) && reflect.DeepEqual(a.Pod, b.Pod)
 }

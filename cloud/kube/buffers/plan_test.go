@@ -40,32 +40,56 @@ func TestABufferAsksForANumberOfPods(t *testing.T) {
 		limited string
 		wrong   string
 	}{
-		"replicas":                        {spec: buffers.Spec{Replicas: new(int32(4))}, units: 4},
-		"no replicas":                     {spec: buffers.Spec{Replicas: new(int32(0))}},
-		"less than none":                  {spec: buffers.Spec{Replicas: new(int32(-1))}},
-		"a share is rounded up":           {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(20))}, current: 11, units: 3},
-		"and at least one":                {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(1))}, current: 0, units: 1},
-		"unless it is none":               {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(0))}, current: 9},
-		"more than all":                   {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(250))}, current: 4, units: 10},
-		"a share of very many":            {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(1 << 30))}, current: 1 << 30, units: 1<<31 - 1},
-		"the larger of both":              {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(50)), Replicas: new(int32(3))}, current: 10, units: 5},
-		"limits cut it off":               {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "7", "memory", "1Ti")}, units: 4, limited: "spec.limits.cpu: is 7, which allows 4 of 9 pods"},
-		"limits alone":                    {spec: buffers.Spec{Limits: limits("memory", "9Gi", "cpu", "100")}, units: 4},
-		"limits of other resources":       {spec: buffers.Spec{Limits: limits("example.com/gpu", "2")}, units: 2},
-		"limits below one pod":            {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "100m")}, limited: "spec.limits.cpu: is 100m, which allows 0 of 9 pods"},
-		"no limit at all":                 {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "0")}, limited: "spec.limits.cpu: is 0, which allows 0 of 9 pods"},
-		"limits below nothing":            {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "-1")}, wrong: "spec.limits.cpu: is -1, must not be negative"},
-		"of what is not requested":        {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("ephemeral-storage", "-5")}, wrong: "spec.limits.ephemeral-storage: is -5, must not be negative"},
-		"limits beyond all numbers":       {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "1e30", "memory", "1e30")}, units: 9},
-		"processors beyond all numbers":   {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "9223372036854775807")}, units: 9},
-		"very many processors":            {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "1e16")}, units: 9},
-		"many processors":                 {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "1e15")}, units: 9},
-		"and memory that is little":       {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "1e16", "memory", "5Gi")}, units: 2, limited: "spec.limits.memory: is 5Gi, which allows 2 of 9 pods"},
+		"replicas":              {spec: buffers.Spec{Replicas: new(int32(4))}, units: 4},
+		"no replicas":           {spec: buffers.Spec{Replicas: new(int32(0))}},
+		"less than none":        {spec: buffers.Spec{Replicas: new(int32(-1))}},
+		"a share is rounded up": {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(20))}, current: 11, units: 3},
+		"and at least one":      {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(1))}, current: 0, units: 1},
+		"unless it is none":     {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(0))}, current: 9},
+		"more than all":         {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(250))}, current: 4, units: 10},
+		"a share of very many":  {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(1 << 30))}, current: 1 << 30, units: 1<<31 - 1},
+		"the larger of both":    {spec: buffers.Spec{ScalableRef: scalable, Percentage: new(int32(50)), Replicas: new(int32(3))}, current: 10, units: 5},
+		"limits cut it off": {
+			spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "7", "memory", "1Ti")}, units: 4,
+			limited: "spec.limits.cpu: is 7, which allows 4 of 9 pods",
+		},
+		"limits alone":              {spec: buffers.Spec{Limits: limits("memory", "9Gi", "cpu", "100")}, units: 4},
+		"limits of other resources": {spec: buffers.Spec{Limits: limits("example.com/gpu", "2")}, units: 2},
+		"limits below one pod": {
+			spec:    buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "100m")},
+			limited: "spec.limits.cpu: is 100m, which allows 0 of 9 pods",
+		},
+		"no limit at all": {
+			spec:    buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "0")},
+			limited: "spec.limits.cpu: is 0, which allows 0 of 9 pods",
+		},
+		"limits below nothing": {
+			spec:  buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "-1")},
+			wrong: "spec.limits.cpu: is -1, must not be negative",
+		},
+		"of what is not requested": {
+			spec:  buffers.Spec{Replicas: new(int32(9)), Limits: limits("ephemeral-storage", "-5")},
+			wrong: "spec.limits.ephemeral-storage: is -5, must not be negative",
+		},
+		"limits beyond all numbers": {
+			spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "1e30", "memory", "1e30")}, units: 9,
+		},
+		"processors beyond all numbers": {
+			spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "9223372036854775807")}, units: 9,
+		},
+		"very many processors": {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "1e16")}, units: 9},
+		"many processors":      {spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "1e15")}, units: 9},
+		"and memory that is little": {
+			spec: buffers.Spec{Replicas: new(int32(9)), Limits: limits("cpu", "1e16", "memory", "5Gi")}, units: 2,
+			limited: "spec.limits.memory: is 5Gi, which allows 2 of 9 pods",
+		},
 		"beyond all numbers alone":        {spec: buffers.Spec{Limits: limits("memory", "1e30")}, units: 1<<31 - 1},
 		"limits of what is not requested": {spec: buffers.Spec{Replicas: new(int32(2)), Limits: limits("ephemeral-storage", "1")}, units: 2},
-		"which alone say nothing":         {spec: buffers.Spec{Limits: limits("ephemeral-storage", "1")}, wrong: "spec.limits: bounds [ephemeral-storage]"},
-		"nothing":                         {spec: buffers.Spec{ScalableRef: scalable}, wrong: "spec.replicas: is not set"},
-		"a share of nothing":              {spec: buffers.Spec{Replicas: new(int32(2)), Percentage: new(int32(2))}, wrong: "spec.percentage: must not be set without spec.scalableRef"},
+		"which alone say nothing": {
+			spec: buffers.Spec{Limits: limits("ephemeral-storage", "1")}, wrong: "spec.limits: bounds [ephemeral-storage]",
+		},
+		"nothing":            {spec: buffers.Spec{ScalableRef: scalable}, wrong: "spec.replicas: is not set"},
+		"a share of nothing": {spec: buffers.Spec{Replicas: new(int32(2)), Percentage: new(int32(2))}, wrong: "spec.percentage: must not be set without spec.scalableRef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -60,7 +60,9 @@ func (b *CapacityBuffer) units(pod *demand.Pod, current int32) (units int32, lim
 	}
 	if spec.Percentage != nil {
 		if spec.ScalableRef == nil {
-			return 0, "", wrong("InvalidSpec", "spec.percentage: must not be set without spec.scalableRef: it is a share of the replicas of a workload")
+			return 0, "", wrong(
+				"InvalidSpec", "spec.percentage: must not be set without spec.scalableRef: it is a share of the replicas of a workload",
+			)
 		}
 		units = max(units, share(*spec.Percentage, current))
 	}

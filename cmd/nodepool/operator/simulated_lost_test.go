@@ -49,7 +49,8 @@ func TestAStandbyMachineWithoutANodeIsNoRoom(t *testing.T) {
 			defineBuffers(w)
 			w.After(5*time.Minute, func() {
 				_ = w.Create(simtest.Object{ // it does not exist
-					"apiVersion": buffers.Group + "/" + buffers.Version, "kind": buffers.Kind, "metadata": map[string]any{"namespace": "team", "name": "b0"},
+					"apiVersion": buffers.Group + "/" + buffers.Version, "kind": buffers.Kind,
+					"metadata": map[string]any{"namespace": "team", "name": "b0"},
 					"spec": map[string]any{
 						"provisioningStrategy": "buffer.stratos.sh/standby-capacity", "podTemplateRef": map[string]any{"name": "p0"}, "replicas": 1,
 					},

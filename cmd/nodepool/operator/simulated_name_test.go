@@ -129,7 +129,8 @@ func TestAPoolWhoseClassIsBeingDeletedSaysSo(t *testing.T) {
 	}, 1)
 	require.Empty(t, r.Wrong)
 	require.Len(t, told, 1)
-	require.Contains(t, told[0], `pool p0: has no machine that can be started or launched: NodeClassNotReady: AWSNodeClass "c0": it is being deleted`)
+	require.Contains(t, told[0],
+		`pool p0: has no machine that can be started or launched: NodeClassNotReady: AWSNodeClass "c0": it is being deleted`)
 	require.Equal(t, "False", full["status"])
 	require.Equal(t, "NodeClassNotReady", full["reason"])
 	require.Contains(t, full["message"], "it is being deleted")

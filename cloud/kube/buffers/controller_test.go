@@ -405,13 +405,12 @@ func TestATemplateThatNamesItsNodeIsRefused(t *testing.T) {
 	})
 }
 
-// TestTheOlderBufferHasRoomFirst has two buffers, and room for one: whatever their names and the priorities of their pods.
-func TestTheOlderBufferHasRoomFirst(t *testing.T) {
+// TestPodsOfAHigherPriorityHaveRoomFirst has two buffers, and room for one.
+func TestPodsOfAHigherPriorityHaveRoomFirst(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.define("v1beta1", true, true)
-		for _, name := range []string{"b", "a"} {
-			priority := map[string]string{"a": "10", "b": "0"}[name]
+		for name, priority := range map[string]string{"a": "0", "b": "10"} {
 			w.apply(templates, `{apiVersion: v1, kind: PodTemplate, metadata: {name: `+name+`, namespace: team},
   template: {spec: {priority: `+priority+`, containers: [{name: c, image: x, resources: {requests: {cpu: 4}}}]}}}`)
 			w.buffer(name, "podTemplateRef: {name: "+name+"}, replicas: 5")

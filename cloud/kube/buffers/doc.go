@@ -29,8 +29,7 @@
 // hold for pods which wait, on the standby machines that the pools have and then on ones
 // that they could launch. The result is a level, not an order: as many good standby
 // machines as its pods are on. The pods of all buffers are placed together, so that no two
-// buffers count on the same room. Older buffers have their room first, whatever the priority of
-// the pods: a newer one takes none of it. Pods that run already do not matter, except where the
+// buffers count on the same room. Pods that run already do not matter, except where the
 // template wants to be near them or away from them.
 //
 // The package declares its own types with only the fields that it reads and writes. The

@@ -85,71 +85,22 @@ type machine struct {
 	number             int
 }
 
-// plan says which standby machines the buffers take: older buffers have theirs first. If some can be in
-// fewer places than others, the room of the pools is granted in that order as if each machine could be in
-// any place, and then taken by those first that can be in few places: otherwise pods that may be anywhere
-// would take the machines of a place, and machines would stay unused elsewhere.
+// plan says which standby machines the buffers take.
 func plan(in input) result {
-	places, order, units := placesOf(in), make([]int, len(in.Buffers)), make([]int32, len(in.Buffers))
-	for i, b := range in.Buffers {
-		order[i], units[i] = i, b.Units
-	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		a, b := &in.Buffers[i], &in.Buffers[j]
-		return cmp.Or(a.Created.Compare(b.Created), byName(a.Key, b.Key))
-	})
-	older := planBy(in, order, units)
-	if !slices.ContainsFunc(places, func(n int) bool { return n != places[0] }) {
-		return older
-	}
-	anywhere := in
-	anywhere.Pools = slices.Clone(in.Pools)
-	for i := range anywhere.Pools {
-		if p := &anywhere.Pools[i]; len(p.Every) > 0 {
-			p.MaxLaunches += len(p.Standby)
-			p.Standby, p.Templates = nil, p.Every
-		}
-	}
-	for i, o := range planBy(anywhere, order, units).Outcomes {
-		units[i] = o.Ready + o.Coming
-	}
-	byPlaces := slices.SortedStableFunc(slices.Values(order), func(i, j int) int { return places[i] - places[j] })
-	r := planBy(in, byPlaces, units)
-	// Fewer machines may do in another order, or more: the oldest buffer decides to which that matters.
-	for _, i := range order {
-		if c := cmp.Compare(r.Outcomes[i].Missing, older.Outcomes[i].Missing); c > 0 {
-			return older
-		} else if c < 0 {
-			break
-		}
-	}
-	for i := range r.Outcomes {
-		o := &r.Outcomes[i]
-		if len(o.Reasons) > 0 || units[i] == min(o.Ask.Units, maxUnits) {
-			continue
-		}
-		if o.Reasons = older.Outcomes[i].Reasons; len(o.Reasons) == 0 {
-			o.Reasons = []demand.Reason{{Message: "older buffers have the other machines"}}
-		}
-	}
-	return r
-}
-
-// planBy is the plan in which the buffers come in this order, and none has more pods than its units.
-func planBy(in input, order []int, units []int32) result {
 	r := result{Standby: map[string]map[string]int{}, Outcomes: make([]outcome, len(in.Buffers))}
 	need := demand.Input{Namespaces: in.Namespaces}
 	index := make(map[*demand.Pod]int, len(in.Buffers))
+	order := priorities(in)
 	for i, b := range in.Buffers {
 		if r.Outcomes[i].Ask = b; b.Err != nil {
 			continue
 		}
-		pod := *b.Pod                                 // a buffer is known by its pod
-		pod.Priority = int32(-slices.Index(order, i)) //nolint:gosec // few buffers
+		pod := *b.Pod // a buffer is known by its pod
+		pod.Priority = order[i]
 		index[&pod] = i
-		planned := min(units[i], maxUnits)
-		r.Outcomes[i].Missing, r.Outcomes[i].Pools = b.Units-planned, map[string]int{}
-		for range planned {
+		units := min(b.Units, maxUnits)
+		r.Outcomes[i].Missing, r.Outcomes[i].Pools = b.Units-units, map[string]int{}
+		for range units {
 			need.Pods = append(need.Pods, &pod)
 		}
 	}
@@ -217,26 +168,44 @@ func planBy(in input, order []int, units []int32) result {
 	return r
 }
 
-// placesOf returns for each buffer how many places its pods can be in.
-func placesOf(in input) []int {
-	places := make([]int, len(in.Buffers))
+// priorities orders the buffers: by the priority of their pods, and of those that are equal
+// the ones first that can be in few places. Otherwise pods that may be anywhere would be
+// planned for the machines of a place, and machines would stay unused elsewhere.
+func priorities(in input) []int32 {
+	type rank struct {
+		priority int32
+		places   int
+	}
+	ranks := make([]rank, len(in.Buffers))
 	for i, b := range in.Buffers {
 		if b.Err != nil {
 			continue
 		}
+		ranks[i].priority = b.Pod.Priority
 		for j := range in.Pools {
 			if p := &in.Pools[j]; !bound(b.Pod, p) {
-				places[i] += len(p.Every) + 1
+				ranks[i].places -= len(p.Every) + 1
 				continue
 			}
 			for k := range in.Pools[j].Every {
 				if b.Pod.CanRunOn(&in.Pools[j].Every[k].Node) {
-					places[i]++
+					ranks[i].places--
 				}
 			}
 		}
 	}
-	return places
+	compare := func(a, b rank) int {
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.places, b.places))
+	}
+	sorted := slices.Clone(ranks)
+	slices.SortFunc(sorted, compare)
+	sorted = slices.Compact(sorted)
+	out := make([]int32, len(ranks))
+	for i, r := range ranks {
+		at, _ := slices.BinarySearchFunc(sorted, r, compare)
+		out[i] = int32(at) //nolint:gosec // few buffers
+	}
+	return out
 }
 
 // templateOf returns the first template of a zone.

@@ -170,18 +170,20 @@ func plan(in input) result {
 
 // priorities orders the buffers: by the priority of their pods, and of those that are equal
 // the ones first that can be in few places. Otherwise pods that may be anywhere would be
-// planned for the machines of a place, and machines would stay unused elsewhere.
+// planned for the machines of a place, and machines would stay unused elsewhere. Of those that
+// are equal in both, the older ones are first: a newer buffer takes no room from them.
 func priorities(in input) []int32 {
 	type rank struct {
 		priority int32
 		places   int
+		created  int64 // seconds
 	}
 	ranks := make([]rank, len(in.Buffers))
 	for i, b := range in.Buffers {
 		if b.Err != nil {
 			continue
 		}
-		ranks[i].priority = b.Pod.Priority
+		ranks[i].priority, ranks[i].created = b.Pod.Priority, b.Created.Unix()
 		for j := range in.Pools {
 			if p := &in.Pools[j]; !bound(b.Pod, p) {
 				ranks[i].places -= len(p.Every) + 1
@@ -195,7 +197,7 @@ func priorities(in input) []int32 {
 		}
 	}
 	compare := func(a, b rank) int {
-		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.places, b.places))
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.places, b.places), cmp.Compare(b.created, a.created))
 	}
 	sorted := slices.Clone(ranks)
 	slices.SortFunc(sorted, compare)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -318,6 +319,40 @@ func TestAVeryLargeBufferCostsNoMoreThanItsBound(t *testing.T) {
 	o := buffers.Plan(in).Outcomes[0]
 	require.Equal(t, int32(buffers.MaxUnits), o.Coming)
 	require.Contains(t, o.String(), "at most 20000 are planned for")
+}
+
+// TestANewerBufferTakesNothingFromOlderOnes adds one that asks for everything to random
+// buffers and pools, of another tenant and with a name before all others.
+func TestANewerBufferTakesNothingFromOlderOnes(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range 500 {
+		in := buffers.Input{}
+		for i := range 1 + r.IntN(4) {
+			a := pods(fmt.Sprint(i), int64(500+r.IntN(4000)), int32(r.IntN(6))) //nolint:gosec // small
+			a.Created = time.Unix(int64(r.IntN(3)), 0)
+			in.Buffers = append(in.Buffers, a)
+		}
+		for i := range 1 + r.IntN(2) {
+			var machines []string
+			for range r.IntN(9) {
+				machines = append(machines, []string{"a", "b"}[r.IntN(2)])
+			}
+			in.Pools = append(in.Pools, pool(fmt.Sprint(i), r.IntN(4), machines...))
+		}
+		ready(&in)
+		before := buffers.Plan(in).Outcomes
+		newer := pods("all", int64(500+r.IntN(4000)), 200)
+		newer.Key.Namespace, newer.Created = "a", time.Unix(3, 0)
+		in.Buffers = slices.Insert(in.Buffers, r.IntN(len(in.Buffers)), newer)
+		after := slices.DeleteFunc(buffers.Plan(in).Outcomes, func(o buffers.Outcome) bool { return o.Ask.Key.Name == "all" })
+		for i := range before {
+			require.Equal(t, before[i].Missing, after[i].Missing, "round %d: %s was %s", round, after[i], before[i])
+			require.Equal(t, before[i].Ready, after[i].Ready, "round %d: %s was %s", round, after[i], before[i])
+		}
+	}
 }
 
 // TestAPlanIsBoundedAndItsEndIsAPlanOfItself makes random buffers and pools. No pool is

@@ -204,6 +204,8 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		"a role":                  {nil, []string{"--admin-token-file", writeFile(t, "role=boss "+adminToken)}, `line 1 of `},
 		"two people of what":      {nil, []string{"--admin-token-file", token, "--second-person", "delete"}, `--second-person: is "delete", must be some of allow-mass-delete, new-epoch, abandon`},
 		"two people of one":       {nil, []string{"--admin-token-file", token, "--second-person", "abandon"}, "needs two administrators with names in --admin-token-file, and it has 0"},
+		"two people, one expired": {nil, []string{"--admin-token-file", writeFile(t, "name=a "+adminToken+"\nname=b expires=2020-01-01 9b1c6f0e2d7a48538c4e17f6a0d3b592"), "--second-person", "abandon"}, "and it has 1"},
+		"two people, one reader":  {nil, []string{"--admin-token-file", writeFile(t, "name=a "+adminToken+"\nname=b role=reader 9b1c6f0e2d7a48538c4e17f6a0d3b592"), "--second-person", "abandon"}, "and it has 1"},
 		"manifests of nonsense":   {nil, []string{"manifests", "--namespace", "a: b"}, "--namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {

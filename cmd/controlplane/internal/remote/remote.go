@@ -237,8 +237,16 @@ func read(file string, stdin io.Reader) (json.RawMessage, error) {
 	if err != nil {
 		return nil, program.Usagef("--filename: %w", err)
 	}
-	if first := bytes.TrimSpace(text); len(first) > 0 && first[0] == '{' && json.Valid(text) {
-		return text, nil // the server finds what is twice
+	if first := bytes.TrimSpace(text); len(first) > 0 && first[0] == '{' {
+		// The server finds what is twice in JSON. Text that is none may be YAML.
+		var object json.RawMessage
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		if decoder.Decode(&object) == nil {
+			if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+				return nil, program.Usagef("--filename: %s has something after the JSON object", file)
+			}
+			return object, nil
+		}
 	}
 	if program.Documents(text) > 1 {
 		return nil, program.Usagef("--filename: %s has several YAML documents, must have one", file)

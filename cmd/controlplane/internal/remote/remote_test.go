@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/client"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/remote"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
@@ -106,6 +107,7 @@ func TestAPersonRunsAControlPlane(t *testing.T) {
 	require.Contains(t, errs, "There are more than 2")
 
 	// The agent holds deletions: a person looks, and approves these.
+	require.Contains(t, s.must("", "rotate cluster "+cluster+" --overlap 1h"), "overlap_seconds: 3600\n")
 	token := strings.TrimPrefix(lineOf(s.must("", "rotate cluster "+cluster), "token: "), "token: ")
 	report := func(digest string) {
 		state := ask(t, "GET", "http://"+plane.Address+"/api/v1/clusters/"+cluster+"/desired-state", token, "")
@@ -221,6 +223,19 @@ func TestAMistypedLineNamesWhatIsWrong(t *testing.T) {
 	code, _, errs := s.run("region: a\nregion: b\n", "put cluster "+cluster+" -f -")
 	require.Equal(t, 2, code)
 	require.Contains(t, errs, `key "region" already set`)
+	code, _, errs = s.run("region: a\n---\nregion: b\n", "put cluster "+cluster+" -f -")
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, "has several YAML documents, must have one")
+	code, _, errs = s.run(`{"region":"a"} {"region":"b"}`, "put cluster "+cluster+" -f -")
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, "has something after the JSON object")
+	code, _, errs = s.run("", "get log --token-file 9b1c6f0e2d7a48538c4e17f6a0d3b592")
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, "--token-file: must be a file with the token, not the token")
+	require.NotContains(t, errs, "9b1c6f0e")
+	code, _, errs = s.run("", "rotate cluster "+cluster+" --overlap 1500ms")
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, "--overlap: is 1.5s, must be whole seconds")
 	code, _, errs = s.run("regio: a\n", "put cluster "+cluster+" -f -")
 	require.Equal(t, 1, code)
 	require.Contains(t, errs, "regio: want no such field (400 unknown_field")
@@ -328,8 +343,18 @@ func TestAWatchPrintsWhatChanges(t *testing.T) {
 		printed, failed = next("", io.ErrUnexpectedEOF)
 		require.Empty(t, printed)
 		require.Empty(t, failed)
+		_, failed = next("", &client.Error{Status: 503})
+		require.Empty(t, failed, "it is the same outage")
 		printed, _ = next(`[{"cluster_id":"c"}]`, nil)
 		require.Equal(t, "DELETED", printed[0][0])
+		_, failed = next("", &client.Error{Status: 429, RetryAfter: time.Second})
+		require.Len(t, failed, 1, "another outage")
+		printed, _ = next(`[{"cluster_id":"c","nonce":"of another column"}]`, nil)
+		require.Equal(t, "CHANGED", printed[0][0])
+		printed, _ = next(`[]`, nil)
+		require.Len(t, printed, 1)
+		printed, _ = next(`[]`, nil)
+		require.Empty(t, printed)
 		cancel()
 		require.NoError(t, <-ended)
 	})

@@ -1,6 +1,7 @@
 package second_test
 
 import (
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,7 +71,15 @@ func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 	no(bob, "/a", "y")
 	no(bob, "/b", "x")
 	no(bob, "/a?abandon=true", "x")
-	_, _, err := ask(alice, adminapi.ActionApprove, "/a", "x")
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "/a", http.NoBody)
+	answer := httptest.NewRecorder()
+	deleted, err := p.Agree(answer, r, adminapi.ActionApprove, bob, map[string]string{"digest": "x"})
+	require.NoError(t, err)
+	require.False(t, deleted, "another method is another request")
+	var waiting adminapi.Waiting
+	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &waiting))
+	require.WithinDuration(t, time.Now().Add(time.Hour), waiting.Until, time.Minute)
+	_, _, err = ask(alice, adminapi.ActionApprove, "/a", "x")
 	require.ErrorContains(t, err, "same_person: allow-mass-delete needs two people: admin/alice has asked for it already")
 	_, _, err = ask(tokens.Admin{}, adminapi.ActionApprove, "/a", "x")
 	require.ErrorContains(t, err, "nameless_token")
@@ -96,6 +106,17 @@ func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 	no(bob, "/d", "x")
 	file("name=alice")
 	agreed, _, err = ask(admins("alice"), adminapi.ActionApprove, "/d", "x")
+	require.NoError(t, err)
+	require.True(t, agreed)
+	no(admins("alice"), "/f", "x")
+	file("name=alice expires=2001-01-31")
+	no(bob, "/f", "x") // her token has ended
+	file("name=alice")
+	no(admins("alice"), "/g", "x")
+	one, _ = tokens.New()
+	file("name=alice")
+	no(bob, "/g", "x") // her token has been replaced
+	agreed, _, err = ask(admins("alice"), adminapi.ActionApprove, "/g", "x")
 	require.NoError(t, err)
 	require.True(t, agreed)
 	no(admins("alice"), "/e", "x")

@@ -1,6 +1,8 @@
 package tokens_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -122,6 +124,35 @@ func TestALineThatIsWrongIsNamedWithoutItsToken(t *testing.T) {
 	require.ErrorContains(t, err, "it has the token of line 1")
 	_, err = read(t, "# nobody\n")
 	require.ErrorContains(t, err, "has 0 tokens")
+}
+
+// TestEveryTokenOfAFileIsChecked has the token of an agent in its last line, and very many.
+func TestEveryTokenOfAFileIsChecked(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tokens")
+	list := make([]string, 257)
+	for n := range list {
+		list[n], _ = tokens.New()
+	}
+	f := &tokens.File{Path: path, Logger: slog.New(slog.DiscardHandler)}
+	write := func(n int) error {
+		require.NoError(t, os.WriteFile(path, []byte(strings.Join(list[:n], "\n")), 0o600))
+		return f.Read(t.Context())
+	}
+	require.ErrorContains(t, write(257), "has 257 tokens, want 1 to 256")
+	require.NoError(t, write(256))
+	asked := 0
+	f.Check = func(_ context.Context, token string) error {
+		asked++
+		if token == list[255] {
+			return errors.New("is that of an agent")
+		}
+		return nil
+	}
+	require.ErrorContains(t, f.CheckAll(t.Context()), "is that of an agent")
+	require.Equal(t, 256, asked)
+	require.NoError(t, write(256), "what was read before is not checked again")
+	require.False(t, tokens.Only().Usable())
 }
 
 // TestARoleHasItsRights is a matrix of roles, rights and objects.

@@ -306,7 +306,7 @@ func TestAStreamEndsWithItsToken(t *testing.T) {
 	page, err := statuspage.New(statuspage.Config{Database: w.database, Admins: file.Admins, Heartbeat: time.Hour, Interval: 10 * time.Millisecond})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	go func() { ended <- page.Start(ctx) }()
 	api := w.url
 	w.url = serveHandler(t, page)
@@ -316,7 +316,8 @@ func TestAStreamEndsWithItsToken(t *testing.T) {
 		cookie, _, _ := strings.Cut(answer.header.Get("Set-Cookie"), ";")
 		return cookie
 	}
-	streams := []*stream{w.open("Authorization", "Bearer "+short), w.open("Cookie", session(short))}
+	cookie := session(short)
+	streams := []*stream{w.open("Authorization", "Bearer "+short), w.open("Cookie", cookie)}
 	others := []*stream{w.open("Authorization", "Bearer "+removed), w.open("Cookie", session(removed))}
 	for _, s := range append(streams, others...) {
 		require.Equal(t, 200, s.status)
@@ -326,12 +327,25 @@ func TestAStreamEndsWithItsToken(t *testing.T) {
 		s.until(func(string) bool { return false })
 	}
 	require.False(t, time.Now().Before(ends))
+	require.Equal(t, 303, w.get("/status", "Cookie", cookie).status, "the session has ended, too")
+	write("name=wall role=reader "+removed, short)
+	beating, err := statuspage.New(statuspage.Config{Database: w.database, Admins: file.Admins, Heartbeat: 20 * time.Millisecond, Interval: time.Hour})
+	require.NoError(t, err)
+	go func() { ended <- beating.Start(ctx) }()
+	quiet := w.url
+	w.url = serveHandler(t, beating)
+	third := w.open("Authorization", "Bearer "+removed)
+	third.section("regions", "No region")
+	w.url = quiet
 	write(short)
+	third.until(func(string) bool { return false })
 	w.url = api
 	w.register(clusterA, "nyc3", 1)
 	for _, s := range others {
 		require.Empty(t, s.until(func(line string) bool { return strings.Contains(line, clusterA) }), "it ends before it shows what came later")
 	}
 	cancel()
-	require.NoError(t, <-ended)
+	for range 2 {
+		require.NoError(t, <-ended)
+	}
 }

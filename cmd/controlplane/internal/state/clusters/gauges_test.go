@@ -41,10 +41,11 @@ func TestTheMetricsCountWhatGETShows(t *testing.T) {
 		default:
 			version := w.pull(clusterA)
 			var list []string
-			for n := range 10 { // two of them were never put
+			for n := range 10 { // two of them were never put, and some are of a project that was never
 				if random.IntN(2) == 0 {
+					project := []string{projectX, projectX, projectX, projectZ}[random.IntN(4)]
 					list = append(list, fmt.Sprintf(`{"project_id":%q,"environment":"production","service_id":"44444444-4444-4444-8444-%012d",`+
-						`"observed_generation":1,"phase":%q,"ready":1,"desired":1}`, projectX, n, phases[random.IntN(len(phases))]))
+						`"observed_generation":1,"phase":%q,"ready":1,"desired":1}`, project, n, phases[random.IntN(len(phases))]))
 				}
 			}
 			body := fmt.Sprintf(`{"epoch":%q,"generation":%d,"instance_id":"one","complete":%v,"services":[%s]}`,
@@ -89,6 +90,11 @@ func TestEachClusterHasWhatAFleetIsWatchedBy(t *testing.T) {
 	w.must("DELETE", servicePath, "")
 	w.update(`UPDATE services SET updated_at = ?`, time.Now().Add(-time.Hour).UnixMilli())
 	require.InDelta(t, 3600, w.gauges(prefix + "oldest_tombstone_seconds")[a], 60)
+	w.must("PUT", projectsPath+projectY, strings.Replace(projectBody, "shop", "other", 1))
+	w.must("DELETE", projectsPath+projectY, "")
+	require.InDelta(t, 3600, w.gauges(prefix + "oldest_tombstone_seconds")[a], 60, "the older of two")
+	w.update(`UPDATE projects SET updated_at = ? WHERE deleted = 1`, time.Now().Add(-2*time.Hour).UnixMilli())
+	require.InDelta(t, 7200, w.gauges(prefix + "oldest_tombstone_seconds")[a], 60, "a project is one, too")
 	now := time.Now().UTC().Truncate(time.Minute)
 	for n, pods := range []int{500, 812} {
 		require.Equal(t, 204, w.agent("POST", "capacity", fmt.Sprintf(`{"cluster_id":%q,"current_pod_count":%d,"soft_limit":1000,"timestamp":%q}`,
@@ -106,10 +112,14 @@ func TestEachClusterHasWhatAFleetIsWatchedBy(t *testing.T) {
 	require.Equal(t, map[string]float64{a: 2}, w.gauges(prefix+"billing_gap_minutes"))
 	minute(64)
 	require.Equal(t, map[string]float64{a: 57}, w.gauges(prefix+"billing_gap_minutes"))
-	minute(65)
+	minute(66)
 	require.Equal(t, map[string]float64{a: 57}, w.gauges(prefix+"billing_gap_minutes"), "of 60 minutes")
 	w.silence()
 	require.Equal(t, 204, w.admin("DELETE", clustersPath+"/"+clusterA+"?abandon=true", "").status)
+	require.Empty(t, w.gauges(prefix+"desired_state_bytes"))
+	w.must("PUT", clustersPath+"/"+clusterA, `{"region":"nyc3"}`)
+	require.Empty(t, w.gauges(prefix+"desired_state_bytes"), "it is another cluster of that name")
+	require.Equal(t, 204, w.admin("DELETE", clustersPath+"/"+clusterA, "").status)
 	for _, name := range []string{"held_deletions", "pods", "billing_gap_minutes", "desired_state_bytes", "services"} {
 		for labels := range w.gauges(prefix + name) {
 			require.NotContains(t, labels, clusterA, name)

@@ -214,6 +214,13 @@ func TestTwoPeopleAbandonACluster(t *testing.T) {
 	}
 	require.Equal(t, 404, h.ask("alice", "DELETE", clustersPath+"/"+projectX+"?abandon=true", "").Code)
 	require.Equal(t, 400, h.ask("alice", "DELETE", clustersPath+"/"+clusterC+"?abandon=true&x=1", "").Code)
+	require.Equal(t, 201, h.ask("alice", "PUT", "/api/v1/admin/regions/eu", `{"name":"eu-1","platform":"aws"}`).Code)
+	nothing := h.ask("alice", "POST", "/api/v1/admin/regions/eu/allow-mass-delete", `{"digest":"none"}`)
+	require.Equal(t, 409, nothing.Code)
+	require.Contains(t, nothing.Body.String(), "other_deletions")
+	require.Equal(t, 202, h.ask("alice", "DELETE", "/api/v1/admin/regions/eu?abandon=true", "").Code)
+	require.Equal(t, 204, h.ask("bob", "DELETE", "/api/v1/admin/regions/eu?abandon=true", "").Code)
+	require.Contains(t, h.ask("bob", "GET", "/api/v1/admin/audit?object=region/eu", "").Body.String(), `"verb":"ask-abandon","kind":"region","name":"eu"`)
 	require.Equal(t, 202, h.ask("alice", "POST", clustersPath+"/"+clusterC+"/new-epoch", "").Code)
 	require.Equal(t, 200, h.ask("bob", "POST", clustersPath+"/"+clusterC+"/new-epoch", " { } ").Code, "no body is an empty one")
 	require.Equal(t, 202, h.ask("alice", "POST", "/api/v1/admin/new-log-epoch", "").Code)

@@ -179,10 +179,17 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	changes := &audit.Log{Database: database, Retention: o.auditRetention, Logger: logger}
 	used := &tokens.Uses{Database: database, Logger: logger}
 	api, err := clusters.New(clusters.Config{
-		Store: clusterStore, Admins: admins.Admins, Used: used, Second: &second.Person{Database: database, Admins: admins.Admins, Actions: twoPeople}, SnapshotRetention: o.snapshotRetention,
-		AdminRoutes:     slices.Concat(regions.AdminRoutes(regionStore), audit.Routes(changes), tokens.Routes(admins.Admins, used)),
-		AdminConditions: regions.AdminConditions(),
-		Guard:           attempts, Limits: usage, Logger: logger, Registerer: registry,
+		Store:             clusterStore,
+		Admins:            admins.Admins,
+		Used:              used,
+		Second:            &second.Person{Database: database, Admins: admins.Admins, Actions: twoPeople},
+		SnapshotRetention: o.snapshotRetention,
+		AdminRoutes:       slices.Concat(regions.AdminRoutes(regionStore), audit.Routes(changes), tokens.Routes(admins.Admins, used)),
+		AdminConditions:   regions.AdminConditions(),
+		Guard:             attempts,
+		Limits:            usage,
+		Logger:            logger,
+		Registerer:        registry,
 	})
 	if err != nil {
 		return err
@@ -245,7 +252,13 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 			Purpose: "api", MetricsAddress: o.metricsAddress, Metrics: metrics,
 		}},
 	}}
-	return program.Start(ctx, logger, &group, slog.String("database", database.Name()), slog.Any("administrators", tokens.Labels(admins.Admins())))
+	return program.Start(
+		ctx,
+		logger,
+		&group,
+		slog.String("database", database.Name()),
+		slog.Any("administrators", tokens.Labels(admins.Admins())),
+	)
 }
 
 // exportAudit has the entries of the audit written where --audit-log says.

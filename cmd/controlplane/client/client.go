@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -188,9 +189,7 @@ func refusal(response *http.Response, text []byte) *Error {
 func (c *Client) List(ctx context.Context, path, member string, query url.Values) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		next := url.Values{}
-		for name, values := range query {
-			next[name] = values
-		}
+		maps.Copy(next, query)
 		for {
 			var part map[string]json.RawMessage
 			var items []json.RawMessage

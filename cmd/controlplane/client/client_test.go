@@ -60,13 +60,20 @@ func TestAClientAsksAControlPlane(t *testing.T) {
 		status              int
 	}{
 		"a wrong field": {
-			controlplanetest.AdminToken, "PUT", "clusters/" + id(7), map[string]string{"region": "New York"},
+			controlplanetest.AdminToken, "PUT", "clusters/" + id(7),
+			map[string]string{"region": "New York"},
 			`region is "New York": want 1 to 63 characters of a-z, 0-9 and -, like nyc3 (400 invalid, request `, 400,
 		},
 		"an unknown one": {controlplanetest.AdminToken, "GET", "clusters/" + id(7), nil, "this cluster is not registered (404 unknown_cluster, request ", 404},
 		"a wrong token":  {"none", "GET", "clusters", nil, "the bearer token is missing or not valid (401 unauthorized, request ", 401},
 	} {
-		failed := (&client.Client{Server: c.Server, Token: token(test.token)}).Do(ctx, test.method, test.path, client.Request{Body: test.body}, nil)
+		failed := (&client.Client{Server: c.Server, Token: token(test.token)}).Do(
+			ctx,
+			test.method,
+			test.path,
+			client.Request{Body: test.body},
+			nil,
+		)
 		var refused *client.Error
 		require.ErrorAs(t, failed, &refused, what)
 		require.Equal(t, test.status, refused.Status)
@@ -117,7 +124,11 @@ func TestWhatIsNoControlPlaneIsSaid(t *testing.T) {
 	ctx := t.Context()
 	c := &client.Client{Server: server.URL, Token: token("secret-of-the-test")}
 	var answer map[string]any
-	require.EqualError(t, c.Do(ctx, "GET", "proxy", client.Request{}, &answer), "the server answered 502 Bad Gateway, and not as a control plane does")
+	require.EqualError(
+		t,
+		c.Do(ctx, "GET", "proxy", client.Request{}, &answer),
+		"the server answered 502 Bad Gateway, and not as a control plane does",
+	)
 	require.ErrorContains(t, c.Do(ctx, "GET", "moved", client.Request{}, &answer), "307")
 	busy := c.Do(ctx, "GET", "busy", client.Request{}, &answer)
 	var refused *client.Error
@@ -125,7 +136,12 @@ func TestWhatIsNoControlPlaneIsSaid(t *testing.T) {
 	require.Equal(t, 5*time.Second, refused.RetryAfter)
 	require.EqualError(t, busy, "the database is busy (503 busy)")
 	for _, path := range []string{"text", "json"} {
-		require.EqualError(t, c.Do(ctx, "GET", path, client.Request{}, &answer), "the server answered 200 OK, and not as a control plane does", path)
+		require.EqualError(
+			t,
+			c.Do(ctx, "GET", path, client.Request{}, &answer),
+			"the server answered 200 OK, and not as a control plane does",
+			path,
+		)
 	}
 	require.ErrorContains(t, c.Do(ctx, "GET", "empty", client.Request{}, &answer), "answer to GET empty: unexpected end of JSON input")
 	require.EqualError(t, c.Do(ctx, "GET", "escape", client.Request{}, &answer), "\uFFFD[2Jgone (409 x)")
@@ -149,7 +165,11 @@ func TestAClientThatIsWrongSaysSo(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	for _, server := range []string{"", "control.example.com", "ftp://control.example.com", "http://", "%"} {
-		require.ErrorContains(t, (&client.Client{Server: server, Token: token("a")}).Do(ctx, "GET", "log", client.Request{}, nil), "Server is "+fmt.Sprintf("%q", server))
+		require.ErrorContains(
+			t,
+			(&client.Client{Server: server, Token: token("a")}).Do(ctx, "GET", "log", client.Request{}, nil),
+			"Server is "+fmt.Sprintf("%q", server),
+		)
 	}
 	require.ErrorContains(t, (&client.Client{Server: "http://127.0.0.1:1"}).Do(ctx, "GET", "log", client.Request{}, nil), "Token is required")
 	gone := errors.New("gone")

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,12 +145,7 @@ func isDeleted(k kind) bool { return isPut(k) && isListed(k) }
 // has are the kinds that have an action of their own.
 func has(names ...string) func(kind) bool {
 	return func(k kind) bool {
-		for _, name := range names {
-			if k.name == name {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(names, k.name)
 	}
 }
 

@@ -46,7 +46,12 @@ func newShell(t *testing.T) (*shell, *controlplanetest.Plane) {
 }
 
 func (s *shell) command() *cobra.Command {
-	root := &cobra.Command{Use: "controlplane", Short: "Serve", Args: program.NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
+	root := &cobra.Command{
+		Use:   "controlplane",
+		Short: "Serve",
+		Args:  program.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return nil },
+	}
 	root.AddCommand(remote.Commands()...)
 	program.Bind(root, "TRUEUP_CONTROLPLANE_", func(name string) (string, bool) {
 		value, ok := s.environment[name]
@@ -117,8 +122,15 @@ func TestAPersonRunsAControlPlane(t *testing.T) {
 		}
 		require.NoError(t, json.Unmarshal(state, &version))
 		body, err := json.Marshal(map[string]any{
-			"epoch": version.Epoch, "generation": version.Generation, "instance_id": "one", "services": []any{},
-			"held_deletions": map[string]any{"digest": digest, "count": 1, "units": []any{map[string]any{"unit": "project x", "objects": 6, "reason": "absent"}}},
+			"epoch":       version.Epoch,
+			"generation":  version.Generation,
+			"instance_id": "one",
+			"services":    []any{},
+			"held_deletions": map[string]any{
+				"digest": digest,
+				"count":  1,
+				"units":  []any{map[string]any{"unit": "project x", "objects": 6, "reason": "absent"}},
+			},
 		})
 		require.NoError(t, err)
 		ask(t, "POST", "http://"+plane.Address+"/api/v1/clusters/"+cluster+"/status", token, string(body))
@@ -330,13 +342,25 @@ func TestAWatchPrintsWhatChanges(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, [][]string{
 			{"EVENT", "ID", "REGION", "GENERATION", "REPORTED", "LAST-REPORT", "HELD", "ERROR"},
-			{"ADDED", "a", "r", "-", "-", "-", "-", "-"}, {"ADDED", "b", "-", "-", "-", "-", "-", "-"},
+			{"ADDED", "a", "r", "-", "-", "-", "-", "-"},
+			{"ADDED", "b", "-", "-", "-", "-", "-", "-"},
 		}, out.take())
 		printed, _ := next(`[{"cluster_id":"a","region":"r"},{"cluster_id":"b"}]`, nil)
 		require.Empty(t, printed, "nothing has changed")
 		printed, _ = next(`[{"cluster_id":"b","region":"s\u001b[2J"},{"cluster_id":"c"}]`, nil)
 		require.Equal(t, [][]string{
-			{"CHANGED", "b", "s\uFFFD[2J", "-", "-", "-", "-", "-"}, {"ADDED", "c", "-", "-", "-", "-", "-", "-"}, {"DELETED", "a", "r", "-", "-", "-", "-", "-"},
+			{
+				"CHANGED",
+				"b",
+				"s\uFFFD[2J",
+				"-",
+				"-",
+				"-",
+				"-",
+				"-",
+			},
+			{"ADDED", "c", "-", "-", "-", "-", "-", "-"},
+			{"DELETED", "a", "r", "-", "-", "-", "-", "-"},
 		}, printed)
 		_, failed := next("", io.ErrUnexpectedEOF)
 		require.Len(t, failed, 1, "it is said once")

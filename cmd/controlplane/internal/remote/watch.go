@@ -98,7 +98,7 @@ func (w *watch) look(ctx context.Context) error {
 	refused, answered := errors.AsType[*client.Error](err)
 	switch {
 	case ctx.Err() != nil:
-		return nil
+		return nil //nolint:nilerr // it was interrupted
 	case err != nil && (w.before == nil || answered && refused.Status < 500 && refused.RetryAfter == 0):
 		return err
 	case err != nil:

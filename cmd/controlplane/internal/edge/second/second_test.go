@@ -27,7 +27,11 @@ func TestOnlyKnownActionsNeedTwo(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, second.Check(second.Actions()))
 	require.NoError(t, second.Check(nil))
-	require.ErrorContains(t, second.Check([]string{"new-epoch", "delete"}), `is "delete", must be some of allow-mass-delete, new-epoch, abandon`)
+	require.ErrorContains(
+		t,
+		second.Check([]string{"new-epoch", "delete"}),
+		`is "delete", must be some of allow-mass-delete, new-epoch, abandon`,
+	)
 }
 
 // TestTheSameRequestOfAnotherPersonIsCarriedOut has requests that differ in one thing each.
@@ -131,6 +135,7 @@ func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 func TestManyPeopleAtOnceAreCarriedOutInPairs(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, source string) {
+		t.Helper()
 		database := controlplanetest.Open(t, source)
 		path := filepath.Join(t.TempDir(), "tokens")
 		one, _ := tokens.New()

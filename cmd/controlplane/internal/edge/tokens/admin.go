@@ -106,6 +106,7 @@ func (a Admin) Scope() string {
 		return "nothing"
 	case RoleAdministrator:
 		return "everything"
+	case RoleOperator:
 	}
 	var parts []string
 	for _, part := range []struct {
@@ -163,7 +164,7 @@ var (
 )
 
 // settings are what can stand before a token. No token begins with one and =.
-var settings = []string{"name", "role", "projects", "regions", "expires"}
+var settings = []string{"name", "role", "projects", "regions", "expires"} //nolint:gochecknoglobals // a table
 
 // parse reads one line of a file: settings and last the token. An error never shows the
 // token.

@@ -35,7 +35,10 @@ func TestALineGivesATokenARole(t *testing.T) {
 	for n := range secrets {
 		secrets[n], _ = tokens.New()
 	}
-	admins, err := read(t, strings.NewReplacer("<P1>", p1, "<P2>", p2, "<T0>", secrets[0], "<T1>", secrets[1], "<T2>", secrets[2], "<T3>", secrets[3], "<T4>", secrets[4]).Replace(`
+	admins, err := read(
+		t,
+		strings.NewReplacer("<P1>", p1, "<P2>", p2, "<T0>", secrets[0], "<T1>", secrets[1], "<T2>", secrets[2], "<T3>", secrets[3], "<T4>", secrets[4]).
+			Replace(`
 # people
 <T0>
 name=alice expires=2027-01-31 <T1>
@@ -43,7 +46,8 @@ name=alice expires=2027-01-31 <T1>
 role=reader <T3>
 
 name=alice role=administrator expires=2027-01-31T12:00:00+02:00 <T4>
-`))
+`),
+	)
 	require.NoError(t, err)
 	all := admins()
 	require.Len(t, all, 5)
@@ -73,7 +77,8 @@ name=alice role=administrator expires=2027-01-31T12:00:00+02:00 <T4>
 			require.Equal(t, want.expires, found.Expires.UTC().Format(time.RFC3339))
 		}
 		var log logtest.Log
-		slog.New(slog.NewTextHandler(&log, nil)).Info("seen", slog.Any("admin", found), slog.String("text", fmt.Sprintf("%v %+v %s", found, found, found)))
+		slog.New(slog.NewTextHandler(&log, nil)).
+			Info("seen", slog.Any("admin", found), slog.String("text", fmt.Sprintf("%v %+v %s", found, found, found)))
 		require.NotContains(t, log.String(), secrets[n])
 		require.Contains(t, log.String(), tokens.Fingerprint(secrets[n]))
 	}

@@ -18,7 +18,7 @@ const Path = "/openapi.json"
 // Document is the OpenAPI 3.1 document. It must not be changed.
 //
 //go:embed openapi.json
-var Document []byte //nolint:gochecknoglobals // a file
+var Document []byte
 
 // Handler serves the document.
 func Handler() http.Handler {

@@ -301,8 +301,11 @@ A token has a role; see [the runbook](runbooks.md#the-tokens-of-the-administrato
 ` + "`unsupported_media_type`" + `.
 `)
 	titles := map[string]string{
-		"clusters": "Clusters, projects, services", "regions": "Regions and their resources", "audit": "The audit, and who has access", "agents": "Agents of clusters",
-		"streams": "Agents of regions",
+		"clusters": "Clusters, projects, services",
+		"regions":  "Regions and their resources",
+		"audit":    "The audit, and who has access",
+		"agents":   "Agents of clusters",
+		"streams":  "Agents of regions",
 	}
 	for _, group := range []string{"clusters", "regions", "audit", "agents", "streams"} {
 		fmt.Fprintf(&b, "\n## %s\n\n| method | path | what | role | body | answer | errors |\n|---|---|---|---|---|---|---|\n", titles[group])
@@ -391,14 +394,14 @@ func TestTheReferenceIsServedToEverybody(t *testing.T) {
 		require.NoError(t, err)
 		return answer, body
 	}
-	answer, body := ask("GET", "")
+	answer, body := ask("GET", "") //nolint:bodyclose // ask closes it
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.Equal(t, "application/json", answer.Header.Get("Content-Type"))
 	require.Equal(t, openapi.Document, body)
-	again, body := ask("GET", answer.Header.Get("ETag"))
+	again, body := ask("GET", answer.Header.Get("ETag")) //nolint:bodyclose // ask closes it
 	require.Equal(t, http.StatusNotModified, again.StatusCode)
 	require.Empty(t, body)
-	refused, _ := ask("PUT", "")
+	refused, _ := ask("PUT", "") //nolint:bodyclose // ask closes it
 	require.Equal(t, http.StatusMethodNotAllowed, refused.StatusCode)
 	require.Equal(t, "GET, HEAD", refused.Header.Get("Allow"))
 }

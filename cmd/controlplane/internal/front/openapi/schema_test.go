@@ -54,7 +54,12 @@ type schemas struct {
 func newSchemas(t *testing.T) *schemas {
 	t.Helper()
 	return &schemas{
-		t: t, named: map[string]any{}, responses: map[string]any{}, types: map[string]reflect.Type{}, comments: map[string]map[string]string{}, parsed: map[string]bool{},
+		t:         t,
+		named:     map[string]any{},
+		responses: map[string]any{},
+		types:     map[string]reflect.Type{},
+		comments:  map[string]map[string]string{},
+		parsed:    map[string]bool{},
 	}
 }
 

@@ -303,7 +303,9 @@ func TestAStreamEndsWithItsToken(t *testing.T) {
 	}
 	ends := time.Now().Add(1500 * time.Millisecond)
 	write("expires="+ends.Format(time.RFC3339Nano)+" "+short, "name=gone "+removed)
-	page, err := statuspage.New(statuspage.Config{Database: w.database, Admins: file.Admins, Heartbeat: time.Hour, Interval: 10 * time.Millisecond})
+	page, err := statuspage.New(
+		statuspage.Config{Database: w.database, Admins: file.Admins, Heartbeat: time.Hour, Interval: 10 * time.Millisecond},
+	)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
@@ -329,7 +331,9 @@ func TestAStreamEndsWithItsToken(t *testing.T) {
 	require.False(t, time.Now().Before(ends))
 	require.Equal(t, 303, w.get("/status", "Cookie", cookie).status, "the session has ended, too")
 	write("name=wall role=reader "+removed, short)
-	beating, err := statuspage.New(statuspage.Config{Database: w.database, Admins: file.Admins, Heartbeat: 20 * time.Millisecond, Interval: time.Hour})
+	beating, err := statuspage.New(
+		statuspage.Config{Database: w.database, Admins: file.Admins, Heartbeat: 20 * time.Millisecond, Interval: time.Hour},
+	)
 	require.NoError(t, err)
 	go func() { ended <- beating.Start(ctx) }()
 	quiet := w.url

@@ -72,8 +72,13 @@ func newContacts(store *Store, bodies *bodies, logger *slog.Logger) *contacts {
 			labels,
 			nil,
 		),
-		pods:      prometheus.NewDesc(prefix+"_pods", "Pods of customers in the newest capacity report of the cluster.", labels, nil),
-		softLimit: prometheus.NewDesc(prefix+"_pods_soft_limit", "Pods that the cluster is meant for, in its newest capacity report.", labels, nil),
+		pods: prometheus.NewDesc(prefix+"_pods", "Pods of customers in the newest capacity report of the cluster.", labels, nil),
+		softLimit: prometheus.NewDesc(
+			prefix+"_pods_soft_limit",
+			"Pods that the cluster is meant for, in its newest capacity report.",
+			labels,
+			nil,
+		),
 		stateBytes: prometheus.NewDesc(
 			prefix+"_desired_state_bytes",
 			"Size of the desired state that this process has served last to the cluster's agent; no series before.",

@@ -50,7 +50,10 @@ func newHolders(t *testing.T, lines map[string]string, twoPeople ...string) *hol
 	uses := &tokens.Uses{Database: w.store.Database, Logger: slog.New(slog.DiscardHandler)}
 	var err error
 	h.server, err = clusters.New(clusters.Config{
-		Store: w.store, Admins: file.Admins, Used: uses, Second: &second.Person{Database: w.store.Database, Admins: file.Admins, Actions: h.twoPeople},
+		Store:           w.store,
+		Admins:          file.Admins,
+		Used:            uses,
+		Second:          &second.Person{Database: w.store.Database, Admins: file.Admins, Actions: h.twoPeople},
 		AdminConditions: regions.AdminConditions(),
 		AdminRoutes: slices.Concat(
 			regions.AdminRoutes(&regions.Store{Database: w.store.Database}),
@@ -79,12 +82,19 @@ func (h *holders) ask(name, method, path, body string) *httptest.ResponseRecorde
 func TestEachRoleHasItsRoutes(t *testing.T) {
 	t.Parallel()
 	h := newHolders(t, map[string]string{
-		"chief": "", "wall": "role=reader", "here": "role=operator projects=" + projectX + " regions=eu", "there": "role=operator projects=" + projectY + " regions=us",
+		"chief": "",
+		"wall":  "role=reader",
+		"here":  "role=operator projects=" + projectX + " regions=eu",
+		"there": "role=operator projects=" + projectY + " regions=us",
 		"every": "role=operator projects=*",
 	})
 	values := strings.NewReplacer("{cluster_id}", clusterC, "{project_id}", projectX, "{service_id}", serviceX, "{environment}", "production",
 		"{var_group_id}", serviceY, "{region_id}", "eu", "{id}", "d_1")
-	ofProject, ofRegion := regexp.MustCompile(`^/api/v1/admin/projects/\{project_id\}`), regexp.MustCompile(`^/api/v1/admin/regions/\{region_id\}/(deployments|sentinels|policies)/`)
+	ofProject, ofRegion := regexp.MustCompile(
+		`^/api/v1/admin/projects/\{project_id\}`,
+	), regexp.MustCompile(
+		`^/api/v1/admin/regions/\{region_id\}/(deployments|sentinels|policies)/`,
+	)
 	refused := map[string]int{}
 	for _, route := range h.server.Routes() {
 		if !strings.HasPrefix(route.Path, "/api/v1/admin/") {
@@ -220,7 +230,11 @@ func TestTwoPeopleAbandonACluster(t *testing.T) {
 	require.Contains(t, nothing.Body.String(), "other_deletions")
 	require.Equal(t, 202, h.ask("alice", "DELETE", "/api/v1/admin/regions/eu?abandon=true", "").Code)
 	require.Equal(t, 204, h.ask("bob", "DELETE", "/api/v1/admin/regions/eu?abandon=true", "").Code)
-	require.Contains(t, h.ask("bob", "GET", "/api/v1/admin/audit?object=region/eu", "").Body.String(), `"verb":"ask-abandon","kind":"region","name":"eu"`)
+	require.Contains(
+		t,
+		h.ask("bob", "GET", "/api/v1/admin/audit?object=region/eu", "").Body.String(),
+		`"verb":"ask-abandon","kind":"region","name":"eu"`,
+	)
 	require.Equal(t, 202, h.ask("alice", "POST", clustersPath+"/"+clusterC+"/new-epoch", "").Code)
 	require.Equal(t, 200, h.ask("bob", "POST", clustersPath+"/"+clusterC+"/new-epoch", " { } ").Code, "no body is an empty one")
 	require.Equal(t, 202, h.ask("alice", "POST", "/api/v1/admin/new-log-epoch", "").Code)

@@ -86,13 +86,19 @@ func TestEachRegionHasWhatAFleetIsWatchedBy(t *testing.T) {
 		require.Zero(t, none["eu-1"])
 		require.Empty(t, series("instances"))
 		_, err := w.agent().Heartbeat(t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{
-			HeldDeletions: &ctrlv1.HeldDeletions{Digest: "d", Count: 8, Units: []*ctrlv1.HeldUnit{{Unit: "deployment ws/one", Objects: 8, Reason: "absent"}}},
+			HeldDeletions: &ctrlv1.HeldDeletions{
+				Digest: "d",
+				Count:  8,
+				Units:  []*ctrlv1.HeldUnit{{Unit: "deployment ws/one", Objects: 8, Reason: "absent"}},
+			},
 		}))
 		require.NoError(t, err)
 		w.put("d_1", "running", deployment("one", "one:1"))
-		w.sql(`INSERT INTO instances (region_id, deployment_id, k8s_name, address, cpu_millicores, memory_mib, status, reason, restarts, reported_at)
+		w.sql(
+			`INSERT INTO instances (region_id, deployment_id, k8s_name, address, cpu_millicores, memory_mib, status, reason, restarts, reported_at)
 			SELECT 'reg_eu', 'd_1', 'one-' || n, '', 1, 1, CASE WHEN n < 3 THEN 'running' ELSE 'failed' END, '', 0, 1
-			FROM (SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3) AS numbers`)
+			FROM (SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3) AS numbers`,
+		)
 		require.InDelta(t, 8, series("held_deletions")["eu-1"], 0)
 		require.Equal(t, map[string]float64{"eu-1 running": 3, "eu-1 failed": 1}, series("instances"))
 		w.sql(`UPDATE regions SET heartbeat_at = 1 WHERE heartbeat_at > 0`)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -28,7 +29,7 @@ var load = sync.OnceValues(func() (routers.Router, error) { //nolint:gochecknogl
 	if err != nil {
 		return nil, err
 	}
-	if err := document.Validate(context.Background()); err != nil {
+	if err := document.Validate(context.Background()); err != nil { //nolint:forbidigo // once for all tests
 		return nil, err
 	}
 	return gorillamux.NewRouter(document)
@@ -60,9 +61,7 @@ func Handler(tb testing.TB, next http.Handler) http.Handler {
 		next.ServeHTTP(answer, r)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		check(tb, r, route, params, answer)
-		for name, values := range answer.Header() {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), answer.Header())
 		w.WriteHeader(answer.Code)
 		_, _ = w.Write(answer.Body.Bytes()) // a client that went away is no error
 	})

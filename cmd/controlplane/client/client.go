@@ -59,7 +59,7 @@ type Request struct {
 
 // Error is an answer that is not a success, or not one of a control plane.
 type Error struct {
-	// Status is that of the answer.
+	// Status is the HTTP status of the answer.
 	Status int
 	// Detail is the body of the answer. Its Code is empty if something else than a control
 	// plane has answered, such as a proxy.

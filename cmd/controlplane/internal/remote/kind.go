@@ -14,11 +14,11 @@ import (
 type kind struct {
 	// name and plural are what a person types.
 	name, plural string
-	// path is that of one object, with a %s for each word that names it. Empty: there is
+	// path is the path of one object, with a %s for each word that names it. Empty: there is
 	// only a list.
 	path string
 	// words are what names an object, such as PROJECT_ID SERVICE_ID ENVIRONMENT. The list
-	// takes those of the object that has the items.
+	// takes the words of the object that has the items.
 	words []string
 	// list is the path of the list, and member the member of its answer. Empty: there is no
 	// list.
@@ -145,7 +145,7 @@ func find(name string, has func(kind) bool) (kind, error) {
 	return kind{}, program.Usagef("KIND: is %q, must be one of %s", program.Shown(name), strings.Join(names, ", "))
 }
 
-// names returns the names of kinds that a command takes: those of lists for lists.
+// names returns the names of the kinds that a command takes.
 func names(has func(kind) bool) (names []string) {
 	for _, k := range kinds() {
 		if has(k) {

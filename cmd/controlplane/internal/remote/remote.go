@@ -42,7 +42,7 @@ func (o *options) flags(command *cobra.Command, output bool) {
 	flags := command.Flags()
 	flags.StringVar(&o.server, "server", "http://127.0.0.1:8080", "URL of the control plane")
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token of an administrator (required)")
-	flags.StringVar(&o.caFile, "ca-file", "", "PEM file with the authority of the server's certificate; none: those of the system")
+	flags.StringVar(&o.caFile, "ca-file", "", "PEM file with the authority of the server's certificate; none: the system's authorities")
 	if output {
 		flags.StringVarP(&o.output, "output", "o", "", "json or yaml; none: a table, or for one object YAML")
 	}
@@ -301,7 +301,7 @@ func approveCommand() *cobra.Command {
 		Short: "Let an agent carry out the deletions that it holds",
 		Long: `Let an agent carry out the deletions that it holds.
 
-Without a digest it shows what is held, and changes nothing. The digest is that of what was
+Without a digest it shows what is held, and changes nothing. The digest names exactly what was
 shown: if the agent holds something else by now, the request is refused.`,
 		ValidArgsFunction: complete(&o, has("cluster", "region")),
 		RunE: func(command *cobra.Command, args []string) error {

@@ -103,7 +103,7 @@ type filters struct {
 
 func (f *filters) flags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&f.cluster, "cluster", "", "projects: those of this cluster alone")
+	flags.StringVar(&f.cluster, "cluster", "", "projects: only this cluster")
 	flags.StringVar(&f.object, "object", "", "audit: a kind of object, or a kind, / and its name")
 	flags.StringVar(&f.actor, "actor", "", "audit: who did it, such as admin or cluster")
 	flags.StringVar(&f.log, "log", "", "audit: changes, agents, access, refused or all; none: changes")

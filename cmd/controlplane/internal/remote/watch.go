@@ -137,7 +137,7 @@ func (w *watch) look(ctx context.Context) error {
 	return nil
 }
 
-// line prints the cells below those of the lines before.
+// line prints the cells, aligned with the lines before.
 func (w *watch) line(cells []string) {
 	var line strings.Builder
 	for i, cell := range cells {

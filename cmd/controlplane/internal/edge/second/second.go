@@ -30,7 +30,7 @@ const window = time.Hour
 type Person struct {
 	// Database has the table. Required.
 	Database *db.Database
-	// Admins are those of now: a first request counts as long as its administrator is one.
+	// Admins returns the current administrators: a first request counts while its author is one.
 	// Required.
 	Admins tokens.Admins
 	// Actions are those that need two people; see [Actions]. Empty: none.

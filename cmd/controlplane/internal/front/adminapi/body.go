@@ -92,7 +92,7 @@ func decode(w http.ResponseWriter, r *http.Request, target any, strict, text boo
 	}
 }
 
-// decodeExactly reads a body whose members must be those of target, in this case, each once.
+// decodeExactly reads a body whose members target must have, in the same case, each once.
 func decodeExactly(body []byte, target any) error {
 	strict, err := kjson.UnmarshalStrict(body, target)
 	switch {

@@ -85,11 +85,11 @@ type Right string
 
 // The rights.
 const (
-	// RightRead is to look at something.
+	// RightRead allows reading.
 	RightRead Right = "read"
-	// RightOperate is to change what runs in a project or region.
+	// RightOperate allows changing what runs in a project or region.
 	RightOperate Right = "operate"
-	// RightAdminister is everything else.
+	// RightAdminister allows everything else.
 	RightAdminister Right = "administer"
 )
 

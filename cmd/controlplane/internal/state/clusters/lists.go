@@ -137,7 +137,7 @@ func (s *Store) varGroups(ctx context.Context, projectID, which string, args ...
 
 var uuidParameter = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// listProjects answers with the projects of all clusters, or of that of the query.
+// listProjects lists the projects of all clusters, or of the one in the query.
 func (s *Server) listProjects(w http.ResponseWriter, r *http.Request) error {
 	query := adminapi.NewQuery(r)
 	clusterID := query.Text("cluster_id", uuidParameter, "the UUID of a cluster")

@@ -165,6 +165,20 @@ func (p *pooled) converged(w *simtest.World) error {
 	return errors.Join(append(errs, buffered(w)...)...)
 }
 
+// nodeOf returns the Node of a machine: the one that it registers as, or, if that has been
+// deleted, one under the name that the operator gives it.
+func (p *pooled) nodeOf(w *simtest.World, id string) simtest.Object {
+	if n := w.Object("nodes", "", p.Of(id)); n != nil {
+		return n
+	}
+	for _, n := range w.Objects("nodes") {
+		if provider, _ := n.Field("spec", "providerID").(string); strings.HasSuffix(provider, "/"+id) {
+			return n
+		}
+	}
+	return nil
+}
+
 // atRest returns what is wrong about a pool and its machines.
 func (p *pooled) atRest(w *simtest.World, pool simtest.Object, has []cloud.Instance) error {
 	var errs []error
@@ -173,7 +187,7 @@ func (p *pooled) atRest(w *simtest.World, pool simtest.Object, has []cloud.Insta
 	}
 	counts := map[cloud.State]int{}
 	for _, i := range has {
-		n := w.Object("nodes", "", p.Of(i.ID))
+		n := p.nodeOf(w, i.ID)
 		state := cloud.State(n.Label(v1alpha1.LabelState))
 		counts[state]++
 		wants := map[cloud.State]cloud.InstanceState{cloud.StateStandby: cloud.InstanceStopped, cloud.StateRunning: cloud.InstanceRunning}[state]

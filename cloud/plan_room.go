@@ -49,7 +49,7 @@ func (p Plan) Room(pool Pool, now time.Time) (room int, limit string) {
 	return left, fmt.Sprintf("it has %d of %d machines", p.Counts.Total, pool.Size)
 }
 
-// count counts the machines, and those of launches that no list has yet.
+// count counts the listed machines and the launched machines that no list shows yet.
 func (pl *planner) count() {
 	c := &pl.plan.Counts
 	for _, m := range pl.machines {

@@ -29,10 +29,10 @@ type Pool struct {
 	Executor *cloud.Executor
 	// Plan is the last plan: it bounds what pods may have launched.
 	Plan cloud.Plan
-	// Closed is why no machine of the pool is started or launched, and none of them is on standby for
-	// buffers, as pods are told. Default empty: they are.
+	// Closed is the reason why no machine of the pool is started or launched, and no buffer
+	// counts on one. Events of pods have it. Default empty: the pool is open.
 	Closed string
-	// Barred is why none is launched, beyond what Plan says. Default empty.
+	// Barred is a reason beyond Plan why no machine is launched. Default empty: there is none.
 	Barred string
 	// Weight decides which pool is used first: the one with the higher weight.
 	Weight int32

@@ -157,6 +157,16 @@ func first(args []string) (name string, words []string) {
 	return args[0], args[1:]
 }
 
+// target returns the kind and the path of the object that the arguments name.
+func target(args []string, takes func(kind) bool) (k kind, path string, err error) {
+	name, words := first(args)
+	if k, err = find(name, takes); err != nil {
+		return k, "", err
+	}
+	path, err = k.object(words)
+	return k, path, err
+}
+
 func getCommand() *cobra.Command {
 	var o options
 	command := &cobra.Command{
@@ -167,12 +177,7 @@ func getCommand() *cobra.Command {
   controlplane get log`,
 		ValidArgsFunction: complete(&o, isObject),
 		RunE: func(command *cobra.Command, args []string) error {
-			name, words := first(args)
-			k, err := find(name, isObject)
-			if err != nil {
-				return err
-			}
-			path, err := k.object(words)
+			_, path, err := target(args, isObject)
 			if err != nil {
 				return err
 			}
@@ -197,12 +202,7 @@ that the API does not have is an error, and nothing is changed.`,
   controlplane put service PROJECT_ID SERVICE_ID production -f service.yaml`,
 		ValidArgsFunction: complete(&o, isPut),
 		RunE: func(command *cobra.Command, args []string) error {
-			name, words := first(args)
-			k, err := find(name, isPut)
-			if err != nil {
-				return err
-			}
-			path, err := k.object(words)
+			_, path, err := target(args, isPut)
 			if err != nil {
 				return err
 			}
@@ -270,12 +270,7 @@ region must be empty, and its agent stopped; with --abandon it goes although it 
 empty, and what its agent has made stays where it is.`,
 		ValidArgsFunction: complete(&o, isDeleted),
 		RunE: func(command *cobra.Command, args []string) error {
-			name, words := first(args)
-			k, err := find(name, isDeleted)
-			if err != nil {
-				return err
-			}
-			path, err := k.object(words)
+			k, path, err := target(args, isDeleted)
 			if err != nil {
 				return err
 			}
@@ -376,12 +371,7 @@ The token of before ends at once, or after --overlap: give the new one to the ag
 that time.`,
 		ValidArgsFunction: complete(&o, has("cluster", "region")),
 		RunE: func(command *cobra.Command, args []string) error {
-			name, words := first(args)
-			k, err := find(name, has("cluster", "region"))
-			if err != nil {
-				return err
-			}
-			path, err := k.object(words)
+			_, path, err := target(args, has("cluster", "region"))
 			if err != nil {
 				return err
 			}

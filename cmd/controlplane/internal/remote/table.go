@@ -1,9 +1,11 @@
 package remote
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"net/url"
 	"strconv"
 	"strings"
@@ -136,6 +138,30 @@ func (f *filters) query(k kind, now time.Time) (url.Values, error) {
 	return query, nil
 }
 
+// listed returns the kind that the arguments name, and what lists the items below the object
+// that they name.
+func (o *options) listed(command *cobra.Command, args []string, f filters) (
+	k kind, list func(context.Context) iter.Seq2[json.RawMessage, error], err error,
+) {
+	name, words := first(args)
+	if k, err = find(name, isListed); err != nil {
+		return k, nil, err
+	}
+	path, err := k.collection(words)
+	if err != nil {
+		return k, nil, err
+	}
+	query, err := f.query(k, time.Now())
+	if err != nil {
+		return k, nil, err
+	}
+	c, err := o.client(command.Context(), command.ErrOrStderr())
+	if err != nil {
+		return k, nil, err
+	}
+	return k, func(ctx context.Context) iter.Seq2[json.RawMessage, error] { return c.List(ctx, path, k.member, query) }, nil
+}
+
 func listCommand() *cobra.Command {
 	var o options
 	var f filters
@@ -149,28 +175,15 @@ func listCommand() *cobra.Command {
   controlplane list audit --object cluster --since 24h`,
 		ValidArgsFunction: completeList(&o),
 		RunE: func(command *cobra.Command, args []string) error {
-			name, words := first(args)
-			k, err := find(name, isListed)
-			if err != nil {
-				return err
-			}
 			if limit < 1 {
 				return program.Usagef("--limit: is %d, must be at least 1", limit)
 			}
-			path, err := k.collection(words)
-			if err != nil {
-				return err
-			}
-			query, err := f.query(k, time.Now())
-			if err != nil {
-				return err
-			}
-			c, err := o.client(command.Context(), command.ErrOrStderr())
+			k, list, err := o.listed(command, args, f)
 			if err != nil {
 				return err
 			}
 			items, more := []json.RawMessage{}, false
-			for item, err := range c.List(command.Context(), path, k.member, query) {
+			for item, err := range list(command.Context()) {
 				if err != nil {
 					return err
 				}

@@ -28,36 +28,23 @@ func watchCommand() *cobra.Command {
 until it is interrupted. A server that cannot be reached later is asked again.`,
 		ValidArgsFunction: completeList(&o),
 		RunE: func(command *cobra.Command, args []string) error {
-			name, words := first(args)
-			k, err := find(name, isListed)
-			if err != nil {
-				return err
-			}
 			if interval < time.Second {
 				return program.Usagef("--interval: is %s, must be at least 1s", interval)
 			}
-			path, err := k.collection(words)
+			k, list, err := o.listed(command, args, f)
 			if err != nil {
 				return err
 			}
-			query, err := f.query(k, time.Now())
-			if err != nil {
-				return err
-			}
-			c, err := o.client(command.Context(), command.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			w := watch{kind: k, out: command.OutOrStdout(), errs: command.ErrOrStderr(), list: func(ctx context.Context) ([]json.RawMessage, error) {
-				var items []json.RawMessage
-				for item, err := range c.List(ctx, path, k.member, query) {
+			w := watch{kind: k, out: command.OutOrStdout(), errs: command.ErrOrStderr()}
+			w.list = func(ctx context.Context) (items []json.RawMessage, err error) {
+				for item, err := range list(ctx) {
 					if err != nil {
 						return nil, err
 					}
 					items = append(items, item)
 				}
 				return items, nil
-			}}
+			}
 			return w.run(command.Context(), interval)
 		},
 	}

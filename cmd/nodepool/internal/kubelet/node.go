@@ -27,7 +27,7 @@ type Machine struct {
 	// Arch is its architecture, as of Go.
 	Arch string
 	IP   string
-	// BootID is that of the boot.
+	// BootID identifies the current boot.
 	BootID string
 	// Launch is what its user data says.
 	Launch Launch

@@ -126,8 +126,8 @@ func (p *Person) asked(ctx context.Context, request string, change asking) (firs
 	return first, fmt.Errorf("%w: many ask for the same", db.ErrBusy)
 }
 
-// note stores who asks, and returns who has asked for the same within the window; "" for no
-// one. A request that is carried out is forgotten: the next of its kind needs two people
+// note stores the requester and returns the first requester within the window, "" if there is
+// none. A request that is carried out is forgotten: the next of its kind needs two people
 // again.
 func (p *Person) note(ctx context.Context, request string, change asking) (first string, err error) {
 	now := time.Now()
@@ -153,7 +153,7 @@ func (p *Person) note(ctx context.Context, request string, change asking) (first
 		case err != nil:
 			return err
 		case !p.counts(first, fingerprint):
-			// Who asked first is an administrator no more: this one is the first.
+			// The first requester has lost the role: this one becomes the first.
 			first = ""
 			if _, err := tx.ExecContext(ctx, `UPDATE second_person SET name = ?, fingerprint = ?, asked_at = ? WHERE request = ?`,
 				change.by.Name, change.by.Fingerprint(), now.UnixMilli(), request); err != nil {

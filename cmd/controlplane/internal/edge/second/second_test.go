@@ -104,7 +104,7 @@ func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, agreed)
 
-	// Who has asked first is an administrator no more, or has another name by now.
+	// The first requester has lost the role, or was renamed.
 	no(alice, "/d", "x")
 	file("name=alice role=reader")
 	no(bob, "/d", "x")

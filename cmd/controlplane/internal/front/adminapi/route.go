@@ -21,7 +21,7 @@ const (
 // Waiting is the answer to the first of two people.
 type Waiting struct {
 	Action string `json:"action"`
-	// First is the administrator who has asked.
+	// First is the actor of the first request.
 	First string `json:"first"`
 	// Until is when the request is forgotten.
 	Until time.Time `json:"until"`

@@ -138,7 +138,7 @@ func TestAnOperatorChangesItsProject(t *testing.T) {
 	require.Contains(t, h.ask("here", "GET", "/api/v1/admin/audit?object=project", "").Body.String(), `"actor":"admin/here"`)
 }
 
-// TestTheTokensOfAdministratorsAreListed shows who has one, and when it was used.
+// TestTheTokensOfAdministratorsAreListed lists the holders and the last use of each token.
 func TestTheTokensOfAdministratorsAreListed(t *testing.T) {
 	t.Parallel()
 	const path = "/api/v1/admin/tokens"

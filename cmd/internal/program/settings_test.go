@@ -175,3 +175,23 @@ func TestAnAddressHasAPort(t *testing.T) {
 type printed struct{ image *string }
 
 func (p printed) YAML() (string, error) { return *p.image, nil }
+
+// TestTheVariablesOfServicesAreNoneOfTheProgram has a flag whose variable looks like one that
+// Kubernetes sets for a Service.
+func TestTheVariablesOfServicesAreNoneOfTheProgram(t *testing.T) {
+	run := func() (int, string) {
+		root := &cobra.Command{Use: "tool", RunE: func(*cobra.Command, []string) error { return nil }}
+		root.Flags().String("pause-port", "", "a port")
+		program.Bind(root, "TOOL_", func(string) (string, bool) { return "", false })
+		var stdout, stderr bytes.Buffer
+		code := program.Run(t.Context(), root, nil, &stdout, &stderr)
+		return code, stderr.String()
+	}
+	t.Setenv("TOOL_PAUSED_PORT", "tcp://10.0.0.1:80")
+	code, text := run()
+	require.Zero(t, code, text)
+	t.Setenv("TOOL_PAUSED_PORTS", "80")
+	code, text = run()
+	require.Equal(t, program.ExitUsage, code)
+	require.Contains(t, text, "TOOL_PAUSED_PORTS: is the variable of no setting, must be TOOL_PAUSE_PORT")
+}

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/second"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/remote"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/usage"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
@@ -80,8 +80,14 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 	flags.DurationVar(
 		&opts.snapshotRetention,
 		"snapshot-retention",
-		clusters.SnapshotRetention,
-		"how long billing records are kept, at least 48h",
+		usage.RecordRetention,
+		"how long billing records are kept, at least 48h; their sums are kept for --usage-retention",
+	)
+	flags.DurationVar(
+		&opts.usageRetention,
+		"usage-retention",
+		usage.Retention,
+		"how long the sums of billing records by day are kept, at least 72h",
 	)
 	flags.DurationVar(
 		&opts.auditRetention,

@@ -142,7 +142,7 @@ func TestTheProgramSaysWhatItIs(t *testing.T) {
 	program := binary(t)
 	help := execute(t, program, nil, "--help")
 	require.Zero(t, help.code)
-	for _, flag := range []string{"--listen", "--metrics-bind-address", "--database", "--admin-token-file", "--tls-cert-file", "--tls-private-key-file", "--log-level", "--snapshot-retention", "version", "manifests"} {
+	for _, flag := range []string{"--listen", "--metrics-bind-address", "--database", "--admin-token-file", "--tls-cert-file", "--tls-private-key-file", "--log-level", "--snapshot-retention", "--usage-retention", "version", "manifests"} {
 		require.Contains(t, help.stdout, flag)
 	}
 	version := execute(t, program, nil, "version")
@@ -182,6 +182,7 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		"an unknown flag":         {nil, []string{"--colour"}, "--colour"},
 		"an unknown command":      {nil, []string{"dance"}, `"dance"`},
 		"an argument too many":    {nil, []string{"version", "please"}, `"please"`},
+		"a retention of sums":     {nil, []string{"--usage-retention", "71h"}, "--usage-retention: is 71h0m0s, must be at least 72h0m0s"},
 		"a retention":             {nil, []string{"--snapshot-retention", "47h"}, "--snapshot-retention: is 47h0m0s, must be at least 48h0m0s"},
 		"a log level":             {nil, []string{"--log-level", "loud"}, "--log-level"},
 		"a log level by env":      {[]string{"TRUEUP_CONTROLPLANE_LOG_LEVEL=loud"}, nil, "TRUEUP_CONTROLPLANE_LOG_LEVEL"},

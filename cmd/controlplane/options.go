@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -28,8 +27,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/keyring"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/usage"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
@@ -52,6 +51,7 @@ type options struct {
 	secondPerson           string
 	logLevel               string
 	snapshotRetention      time.Duration
+	usageRetention         time.Duration
 	auditRetention         time.Duration
 	auditLog               string
 }
@@ -90,6 +90,9 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 			o.snapshotRetention,
 			starbase.SnapshotMaxAge,
 		)
+	}
+	if o.usageRetention < usage.MinRetention {
+		return wrong("usage-retention", "is %v, must be at least %v, when the sums of a day are final", o.usageRetention, usage.MinRetention)
 	}
 	if o.auditRetention < minAuditRetention {
 		return wrong("audit-retention", "is %v, must be at least %v", o.auditRetention, minAuditRetention)
@@ -142,7 +145,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	usage, err := limits.New(limits.Config{Registerer: registry})
+	shares, err := limits.New(limits.Config{Registerer: registry})
 	if err != nil {
 		return err
 	}
@@ -179,17 +182,18 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	changes := &audit.Log{Database: database, Retention: o.auditRetention, Logger: logger}
 	used := &tokens.Uses{Database: database, Logger: logger}
 	api, err := clusters.New(clusters.Config{
-		Store:             clusterStore,
-		Admins:            admins.Admins,
-		Used:              used,
-		Second:            &second.Person{Database: database, Admins: admins.Admins, Actions: twoPeople},
-		SnapshotRetention: o.snapshotRetention,
-		AdminRoutes:       slices.Concat(regions.AdminRoutes(regionStore), audit.Routes(changes), tokens.Routes(admins.Admins, used)),
-		AdminConditions:   regions.AdminConditions(),
-		Guard:             attempts,
-		Limits:            usage,
-		Logger:            logger,
-		Registerer:        registry,
+		Store:  clusterStore,
+		Admins: admins.Admins,
+		Used:   used,
+		Second: &second.Person{Database: database, Admins: admins.Admins, Actions: twoPeople},
+		AdminRoutes: slices.Concat(
+			regions.AdminRoutes(regionStore), audit.Routes(changes), tokens.Routes(admins.Admins, used), usage.Routes(database),
+		),
+		AdminConditions: regions.AdminConditions(),
+		Guard:           attempts,
+		Limits:          shares,
+		Logger:          logger,
+		Registerer:      registry,
 	})
 	if err != nil {
 		return err
@@ -199,7 +203,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	registry.MustRegister(logMetrics)
 	feed := &statesync.Server{Log: database.Log, Logger: logger}
 	agents, err := regions.New(
-		regions.Config{Database: database, Feed: feed, Bearer: bearer, Guard: attempts, Limits: usage, Logger: logger, Registerer: registry},
+		regions.Config{Database: database, Feed: feed, Bearer: bearer, Guard: attempts, Limits: shares, Logger: logger, Registerer: registry},
 	)
 	if err != nil {
 		return err
@@ -238,6 +242,9 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		{Name: "status page", Starter: page},
 		{Name: "revocation", Starter: agents},
 		{Name: "audit", Starter: changes},
+		{Name: "usage", Starter: &usage.Pruner{
+			Database: database, RecordRetention: o.snapshotRetention, Retention: o.usageRetention, Logger: logger,
+		}},
 		{Name: "reconciler", Starter: &regions.Reconciler{Store: regionStore, Logger: logger, Registerer: registry}},
 		{Name: "listener", Starter: &serve.Server{
 			Address: o.listen, Handler: requestid.Handler(origin.Handler(mux, proxies)), UnencryptedHTTP2: true, TLS: tlsConfig, Logger: connections,
@@ -309,87 +316,4 @@ func (o options) wrongDatabase(err error) error {
 	default:
 		return err
 	}
-}
-
-// token returns the token in the file of that flag, and none without a file.
-func (o options) token(flag, file string) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	token, err := program.ReadToken(file)
-	if err != nil {
-		return "", wrongFile(flag, file, err)
-	}
-	if err := tokens.Weak(token); err != nil {
-		return "", wrong(flag, "the token in %s is weak: %w", file, err)
-	}
-	return token, nil
-}
-
-// keys returns the keys of var groups, nil without any.
-func (o options) keys() (*keyring.Ring, error) {
-	const flag = "var-group-keys-file"
-	text, from := o.varGroupKeys, varGroupKeysVariable
-	switch {
-	case o.varGroupKeysFile != "" && text != "":
-		return nil, wrong(flag, "is set beside %s, must be one of them", from)
-	case o.varGroupKeysFile != "":
-		content, err := os.ReadFile(o.varGroupKeysFile)
-		if err != nil {
-			return nil, wrong(flag, "%w", program.Unreadable(o.varGroupKeysFile, err))
-		}
-		keys, err := keyring.Parse(string(content))
-		if err != nil {
-			return nil, wrong(flag, "%s: %w", o.varGroupKeysFile, err)
-		}
-		return keys, nil
-	case text == "":
-		return nil, nil //nolint:nilnil // no keys are not an error
-	}
-	keys, err := keyring.Parse(text)
-	if err != nil {
-		return nil, program.Usagef("%s: %w", from, err)
-	}
-	return keys, nil
-}
-
-func (o options) tls() (*tls.Config, error) {
-	for _, flag := range []struct{ name, file string }{{"tls-cert-file", o.certFile}, {"tls-private-key-file", o.keyFile}} {
-		if flag.file == "" {
-			continue
-		}
-		if _, err := os.ReadFile(flag.file); err != nil {
-			return nil, wrong(flag.name, "%w", program.Unreadable(flag.file, err))
-		}
-	}
-	switch {
-	case o.certFile == "" && o.keyFile == "":
-		return nil, nil //nolint:nilnil // no TLS is not an error
-	case o.keyFile == "":
-		return nil, wrong("tls-private-key-file", "is not set, must be set with --tls-cert-file")
-	case o.certFile == "":
-		return nil, wrong("tls-cert-file", "is not set, must be set with --tls-private-key-file")
-	}
-	if _, err := tls.LoadX509KeyPair(o.certFile, o.keyFile); err != nil {
-		return nil, wrong("tls-cert-file", "%s with --tls-private-key-file %s: %w", o.certFile, o.keyFile, err)
-	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		// With TLS 1.2, what has forward secrecy and authenticated encryption. TLS 1.3 has
-		// nothing else.
-		CipherSuites: []uint16{
-			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-			tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-			tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-		},
-		// Read again for each connection: a renewed certificate is used without a
-		// restart.
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
-			if err != nil {
-				return nil, fmt.Errorf("certificate: %w", err)
-			}
-			return &pair, nil
-		},
-	}, nil
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/keyring"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/usage"
 	"github.com/seed-9e1ffd66/trueup/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -79,7 +80,7 @@ func assemble(tb testing.TB, database *db.Database, o Options, every, settle tim
 	registry := prometheus.NewRegistry()
 	attempts, err := guard.New(guard.Config{Logger: logger, Registerer: registry})
 	check(tb, err)
-	usage, err := limits.New(limits.Config{Registerer: registry})
+	shares, err := limits.New(limits.Config{Registerer: registry})
 	check(tb, err)
 	regionStore := &regions.Store{Database: database}
 	used := &tokens.Uses{Database: database, Logger: logger}
@@ -89,16 +90,17 @@ func assemble(tb testing.TB, database *db.Database, o Options, every, settle tim
 			regions.AdminRoutes(regionStore),
 			audit.Routes(&audit.Log{Database: database, Logger: logger}),
 			tokens.Routes(tokens.Only(AdminToken), used),
+			usage.Routes(database),
 		),
 		AdminConditions: regions.AdminConditions(),
-		Guard:           attempts, Limits: usage, Logger: logger, Registerer: registry,
+		Guard:           attempts, Limits: shares, Logger: logger, Registerer: registry,
 	})
 	check(tb, err)
 	logMetrics := regions.NewLogMetrics(database.Log, logger)
 	logMetrics.Observe()
 	feed := &statesync.Server{Log: database.Log, Heartbeat: o.Heartbeat, Logger: logger}
 	agents, err := regions.New(
-		regions.Config{Database: database, Feed: feed, Bearer: o.Bearer, Guard: attempts, Limits: usage, Logger: logger, Registerer: registry},
+		regions.Config{Database: database, Feed: feed, Bearer: o.Bearer, Guard: attempts, Limits: shares, Logger: logger, Registerer: registry},
 	)
 	check(tb, err)
 	mux := http.NewServeMux()

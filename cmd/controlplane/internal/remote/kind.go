@@ -27,6 +27,8 @@ type kind struct {
 	columns [][2]string
 	// key are the members that name an item of the list.
 	key []string
+	// times is true if the table has times as they are, and not their ages.
+	times bool
 }
 
 // kinds are all of them.
@@ -117,6 +119,27 @@ func kinds() []kind {
 			columns: [][2]string{
 				{"AT", "at"}, {"ACTOR", "actor"}, {"VERB", "verb"}, {"KIND", "kind"}, {"NAME", "name"}, {"OUTCOME", "outcome"}, {"FROM", "from"},
 			},
+		},
+		{
+			plural: "usage", list: "usage", member: "usage",
+			key: []string{"day", "cluster_id", "workspace_id", "project_id", "environment", "service_id", "phase"},
+			columns: [][2]string{
+				{"DAY", "day"},
+				{"CLUSTER", "cluster_id"},
+				{"WORKSPACE", "workspace_id"},
+				{"PROJECT", "project_id"},
+				{"ENVIRONMENT", "environment"},
+				{"SERVICE", "service_id"},
+				{"PHASE", "phase"},
+				{"POD-MINUTES", "pod_minutes"},
+				{"CPU-MILLI-MINUTES", "cpu_milli_minutes"},
+				{"MEMORY-BYTE-MINUTES", "memory_byte_minutes"},
+				{"FINAL", "final"},
+			},
+		},
+		{
+			plural: "usage-gaps", list: "usage/gaps", member: "gaps", key: []string{"cluster_id", "from"}, times: true,
+			columns: [][2]string{{"CLUSTER", "cluster_id"}, {"REASON", "reason"}, {"FROM", "from"}, {"TO", "to"}, {"MINUTES", "minutes"}},
 		},
 	}
 	for _, name := range [][2]string{{"deployment", "deployments"}, {"sentinel", "sentinels"}, {"policy", "policies"}} {

@@ -31,7 +31,11 @@ import (
 // options are the settings of all commands.
 type options struct {
 	server, tokenFile, caFile, output string
+	// tables is true for a command that prints CSV, too.
+	tables bool
 }
+
+const outputCSV = "csv"
 
 // Commands returns get, list, put, delete, approve, rotate and watch.
 func Commands() []*cobra.Command {
@@ -52,6 +56,10 @@ func (o *options) flags(command *cobra.Command, output bool) {
 func (o *options) client(ctx context.Context, stderr io.Writer) (*client.Client, error) {
 	switch o.output {
 	case "", "json", "yaml":
+	case outputCSV:
+		if !o.tables {
+			return nil, program.Usagef("--output: is csv, which is for list; must be json or yaml")
+		}
 	default:
 		return nil, program.Usagef("--output: is %q, must be json or yaml", program.Shown(o.output))
 	}

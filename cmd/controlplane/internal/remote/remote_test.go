@@ -268,7 +268,7 @@ func TestTheShellCompletesKindsAndNames(t *testing.T) {
 	}
 	for line, want := range map[string][]string{
 		"get":                                    {"attached-var-groups", "cluster", "config", "deployment", "log", "policy", "project", "region", "sentinel", "service", "var-group"},
-		"list":                                   {"audit", "clusters", "deployments", "policies", "projects", "regions", "sentinels", "services", "tokens", "var-groups"},
+		"list":                                   {"audit", "clusters", "deployments", "policies", "projects", "regions", "sentinels", "services", "tokens", "usage", "usage-gaps", "var-groups"},
 		"rotate":                                 {"cluster", "region"},
 		"get cluster":                            {cluster},
 		"list services":                          {project},

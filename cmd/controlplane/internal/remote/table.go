@@ -1,12 +1,15 @@
 package remote
 
 import (
+	"cmp"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -28,10 +31,8 @@ type row struct {
 
 // item returns an item as a row of the kind's table.
 func (k kind) item(text json.RawMessage, now time.Time) (row, error) {
-	var value map[string]any
-	decoder := json.NewDecoder(strings.NewReader(string(text)))
-	decoder.UseNumber()
-	if err := decoder.Decode(&value); err != nil {
+	value, err := decode(text)
+	if err != nil {
 		return row{}, err
 	}
 	r := row{text: string(text)}
@@ -39,18 +40,53 @@ func (k kind) item(text json.RawMessage, now time.Time) (row, error) {
 		r.name = append(r.name, cell(value, member, now))
 	}
 	for _, column := range k.columns {
-		r.cells = append(r.cells, cell(value, column[1], now))
+		if k.times {
+			r.cells = append(r.cells, cmp.Or(printable(plain(value, column[1])), "-"))
+		} else {
+			r.cells = append(r.cells, cell(value, column[1], now))
+		}
 	}
 	return r, nil
 }
 
-// cell returns a member as a cell: a time of the past as its age, and - for none.
-func cell(value any, path string, now time.Time) string {
+func decode(text json.RawMessage) (value map[string]any, err error) {
+	decoder := json.NewDecoder(strings.NewReader(string(text)))
+	decoder.UseNumber()
+	err = decoder.Decode(&value)
+	return value, err
+}
+
+// member returns the member at that path, nil for none.
+func member(value any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		object, _ := value.(map[string]any)
 		value = object[name]
 	}
-	switch v := value.(type) {
+	return value
+}
+
+// printable replaces what would move the cursor of a terminal: agents have reported it.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
+}
+
+// list returns the items with commas between.
+func list(items []any) string {
+	var all []string
+	for _, one := range items {
+		all = append(all, fmt.Sprint(one))
+	}
+	return strings.Join(all, ",")
+}
+
+// cell returns a member as a cell: a time of the past as its age, and - for none.
+func cell(value any, path string, now time.Time) string {
+	switch v := member(value, path).(type) {
 	case nil:
 		return "-"
 	case bool:
@@ -62,19 +98,9 @@ func cell(value any, path string, now time.Time) string {
 		if v == "" {
 			return "-"
 		}
-		// What an agent reported must not move the cursor of a terminal.
-		return strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) {
-				return '\uFFFD'
-			}
-			return r
-		}, v)
+		return printable(v)
 	case []any:
-		var all []string
-		for _, one := range v {
-			all = append(all, fmt.Sprint(one))
-		}
-		return strings.Join(all, ",")
+		return list(v)
 	default:
 		return fmt.Sprint(v)
 	}
@@ -98,42 +124,60 @@ func age(d time.Duration) string {
 	}
 }
 
-// filters are the flags of list and watch that some kinds take.
-type filters struct {
-	cluster, object, actor, log, since string
+// filter is a flag of list and watch that some kinds take.
+type filter struct {
+	flag string
+	// kinds take it, as this parameter of the API.
+	kinds     []string
+	parameter string
+	usage     string
 }
 
-func (f *filters) flags(command *cobra.Command) {
-	flags := command.Flags()
-	flags.StringVar(&f.cluster, "cluster", "", "projects: only this cluster")
-	flags.StringVar(&f.object, "object", "", "audit: a kind of object, or a kind, / and its name")
-	flags.StringVar(&f.actor, "actor", "", "audit: who did it, such as admin or cluster")
-	flags.StringVar(&f.log, "log", "", "audit: changes, agents, access, refused or all; none: changes")
-	flags.StringVar(&f.since, "since", "", "audit: not before this time, such as 2026-01-31T12:00:00Z, or a duration ago, such as 2h")
+func allFilters() []filter {
+	used, gaps := []string{"usage"}, []string{"usage", "usage-gaps"}
+	return []filter{
+		{"cluster", append([]string{"projects"}, gaps...), "cluster_id", "only this cluster"},
+		{"object", []string{"audit"}, "object", "a kind of object, or a kind, / and its name"},
+		{"actor", []string{"audit"}, "actor", "who did it, such as admin or cluster"},
+		{"log", []string{"audit"}, "log", "changes, agents, access, refused or all; none: changes"},
+		{"since", []string{"audit"}, "since", "not before this time, such as 2026-01-31T12:00:00Z, or a duration ago, such as 2h"},
+		{"from", gaps, "from", "the first day, such as 2026-01-31, in UTC; none: the first of this month"},
+		{"to", gaps, "to", "the day after the last; none: tomorrow"},
+		{"by", used, "by", "what to sum by: some of day, cluster, workspace, project, environment, service, phase, with commas between, or none"},
+		{"workspace", used, "workspace_id", "only this workspace"},
+		{"project", used, "project_id", "only this project"},
+		{"environment", used, "environment", "only the environments of this name"},
+		{"service", used, "service_id", "only this service"},
+		{"phase", used, "phase", "only pods in this phase, such as Running"},
+	}
+}
+
+// filters are the values of these flags.
+type filters map[string]*string
+
+func (f filters) flags(command *cobra.Command) {
+	for _, one := range allFilters() {
+		f[one.flag] = command.Flags().String(one.flag, "", strings.Join(one.kinds, ", ")+": "+one.usage)
+	}
 }
 
 // query returns the filters that are set, of those that the kind takes.
-func (f *filters) query(k kind, now time.Time) (url.Values, error) {
+func (f filters) query(k kind, now time.Time) (url.Values, error) {
 	query := url.Values{}
-	for _, filter := range []struct{ flag, value, kind, parameter string }{
-		{"cluster", f.cluster, "projects", "cluster_id"},
-		{"object", f.object, "audit", "object"},
-		{"actor", f.actor, "audit", "actor"},
-		{"log", f.log, "audit", "log"},
-		{"since", f.since, "audit", "since"},
-	} {
+	for _, one := range allFilters() {
+		value := *f[one.flag]
 		switch {
-		case filter.value == "":
+		case value == "":
 			continue
-		case filter.kind != k.plural:
-			return nil, program.Usagef("--%s: is for %s, not for %s", filter.flag, filter.kind, k.plural)
+		case !slices.Contains(one.kinds, k.plural):
+			return nil, program.Usagef("--%s: is for %s, not for %s", one.flag, strings.Join(one.kinds, ", "), k.plural)
 		}
-		if filter.flag == "since" {
-			if ago, err := time.ParseDuration(filter.value); err == nil {
-				filter.value = now.Add(-ago).UTC().Format(time.RFC3339)
+		if one.flag == "since" {
+			if ago, err := time.ParseDuration(value); err == nil {
+				value = now.Add(-ago).UTC().Format(time.RFC3339)
 			}
 		}
-		query.Set(filter.parameter, filter.value)
+		query.Set(one.parameter, value)
 	}
 	return query, nil
 }
@@ -155,6 +199,9 @@ func (o *options) listed(command *cobra.Command, args []string, f filters) (
 	if err != nil {
 		return k, nil, err
 	}
+	if by := query.Get("by"); by != "" {
+		k.columns = summedBy(k.columns, strings.Split(by, ","))
+	}
 	c, err := o.client(command.Context(), command.ErrOrStderr())
 	if err != nil {
 		return k, nil, err
@@ -162,9 +209,18 @@ func (o *options) listed(command *cobra.Command, args []string, f filters) (
 	return k, func(ctx context.Context) iter.Seq2[json.RawMessage, error] { return c.List(ctx, path, k.member, query) }, nil
 }
 
+// summedBy returns the columns without the dimensions that are not summed by.
+func summedBy(columns [][2]string, by []string) [][2]string {
+	return slices.DeleteFunc(slices.Clone(columns), func(column [2]string) bool {
+		dimension := strings.TrimSuffix(column[1], "_id")
+		return slices.ContainsFunc(allFilters(), func(f filter) bool { return f.flag == dimension }) && !slices.Contains(by, dimension) ||
+			dimension == "day" && !slices.Contains(by, "day")
+	})
+}
+
 func listCommand() *cobra.Command {
-	var o options
-	var f filters
+	o := options{tables: true}
+	f := filters{}
 	limit := 1000
 	command := &cobra.Command{
 		Use:   "list KIND [OF...]",
@@ -172,7 +228,8 @@ func listCommand() *cobra.Command {
 		Example: `  controlplane list clusters
   controlplane list services PROJECT_ID
   controlplane list deployments REGION_ID -o json
-  controlplane list audit --object cluster --since 24h`,
+  controlplane list audit --object cluster --since 24h
+  controlplane list usage --from 2026-01-01 --to 2026-02-01 --by day,project -o csv --limit 100000`,
 		ValidArgsFunction: completeList(&o),
 		RunE: func(command *cobra.Command, args []string) error {
 			if limit < 1 {
@@ -192,6 +249,9 @@ func listCommand() *cobra.Command {
 				}
 				items = append(items, item)
 			}
+			if more && o.output == outputCSV {
+				return program.Usagef("--limit: is %d, and there are more; a part of a table is not printed", limit)
+			}
 			if more {
 				fmt.Fprintf(command.ErrOrStderr(), "There are more than %d; see --limit.\n", limit) //nolint:errcheck // a reader that went away
 			}
@@ -199,6 +259,7 @@ func listCommand() *cobra.Command {
 		},
 	}
 	o.flags(command, true)
+	command.Flags().Lookup("output").Usage = "json, yaml or csv; none: a table"
 	f.flags(command)
 	command.Flags().IntVar(&limit, "limit", limit, "how many items to show at most")
 	return command
@@ -206,6 +267,9 @@ func listCommand() *cobra.Command {
 
 // list prints the items.
 func (o *options) list(out io.Writer, k kind, items []json.RawMessage) error {
+	if o.output == outputCSV {
+		return k.csv(out, items)
+	}
 	if o.output != "" {
 		all, err := json.Marshal(items)
 		if err != nil {
@@ -223,6 +287,40 @@ func (o *options) list(out io.Writer, k kind, items []json.RawMessage) error {
 		fmt.Fprintln(w, strings.Join(r.cells, "\t")) //nolint:errcheck // the table is in memory
 	}
 	return w.Flush()
+}
+
+// csv prints the items as they are, each a line of cells.
+func (k kind) csv(out io.Writer, items []json.RawMessage) error {
+	table := csv.NewWriter(out)
+	var titles []string
+	for _, column := range k.columns {
+		titles = append(titles, column[1])
+	}
+	rows := [][]string{titles}
+	for _, item := range items {
+		value, err := decode(item)
+		if err != nil {
+			return err
+		}
+		var cells []string
+		for _, column := range k.columns {
+			cells = append(cells, plain(value, column[1]))
+		}
+		rows = append(rows, cells)
+	}
+	return table.WriteAll(rows)
+}
+
+// plain returns a member as it is, and nothing for none.
+func plain(value any, path string) string {
+	switch v := member(value, path).(type) {
+	case nil:
+		return ""
+	case []any:
+		return list(v)
+	default:
+		return fmt.Sprint(v)
+	}
 }
 
 func (k kind) titles() string {

@@ -19,7 +19,7 @@ import (
 
 func watchCommand() *cobra.Command {
 	var o options
-	var f filters
+	f := filters{}
 	interval := 2 * time.Second
 	command := &cobra.Command{
 		Use:   "watch KIND [OF...]",

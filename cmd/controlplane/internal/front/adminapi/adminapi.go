@@ -161,3 +161,13 @@ func WriteJSON(w http.ResponseWriter, status int, value any) error {
 	_, _ = w.Write(body) // a client that went away is no error
 	return nil
 }
+
+// CSV is the body of an answer that is a table: lines of cells, the first of titles.
+type CSV string
+
+// WriteCSV answers with a table.
+func WriteCSV(w http.ResponseWriter, table []byte) {
+	w.Header().Set("Content-Type", "text/csv; charset=utf-8; header=present")
+	w.Header().Set("Content-Length", strconv.Itoa(len(table)))
+	_, _ = w.Write(table) // a client that went away is no error
+}

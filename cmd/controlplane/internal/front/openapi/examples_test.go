@@ -80,7 +80,9 @@ func exchanges(t *testing.T) map[string]exchange {
 		require.Less(t, answer.StatusCode, 300, "%s %s: %s", method, at, text)
 		e := exchange{status: answer.StatusCode}
 		var said object
-		if len(text) > 0 {
+		if kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";"); kind == "text/csv" {
+			e.answer = string(text)
+		} else if len(text) > 0 {
 			require.NoError(t, json.Unmarshal(text, &said), "%s %s", method, at)
 			var shown any
 			require.NoError(t, json.Unmarshal(text, &shown))
@@ -124,6 +126,21 @@ func exchanges(t *testing.T) map[string]exchange {
 	do("POST", "/api/v1/clusters/{cluster_id}/capacity",
 		`{"cluster_id":"`+cluster+`","current_pod_count":412,"soft_limit":800,"timestamp":"`+now.Format(time.RFC3339)+`"}`)
 	do("POST", "/api/v1/clusters/{cluster_id}/snapshots", `{"snapshots":[]}`)
+	then, pod := now.Truncate(24*time.Hour).Add(-12*time.Hour), starbase.Snapshot{
+		WorkspaceID: "22222222-2222-4222-8222-222222222222", ProjectID: project, Environment: "production", ServiceID: service,
+		PodID: "d6a6b3c1", Tier: "nova", Phase: "Running", ClusterID: cluster, CPUMillis: 250, MemoryBytes: 512 << 20,
+	}
+	for _, at := range []time.Time{then, then.Add(time.Minute), then.Add(10 * time.Minute)} {
+		pod.SnapshotTimestamp = at.Format(time.RFC3339)
+		pod.SnapshotID = pod.ID()
+		record, err := json.Marshal(pod)
+		require.NoError(t, err)
+		do("POST", "/api/v1/clusters/{cluster_id}/snapshots", `{"snapshots":[`+string(record)+`]}`)
+	}
+	period := "from=" + then.Format(time.DateOnly) + "&to=" + then.AddDate(0, 0, 1).Format(time.DateOnly)
+	do("GET", "usage?by=day,workspace,phase&"+period, "")
+	do("GET", "usage.csv?by=workspace&"+period, "")
+	do("GET", "usage/gaps?"+period, "")
 	for _, path := range []string{
 		"clusters", "clusters/{cluster_id}", "projects", "projects/{project_id}", "projects/{project_id}/services",
 		"projects/{project_id}/services/{service_id}/{environment}", "projects/{project_id}/services/{service_id}/{environment}/var-groups",

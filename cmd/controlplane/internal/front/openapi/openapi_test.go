@@ -29,6 +29,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/usage"
 )
 
 var update = flag.Bool("update", false, "write openapi.json and docs/api.md")
@@ -43,7 +44,7 @@ func routes(t *testing.T) []adminapi.Route {
 	server, err := clusters.New(clusters.Config{
 		Store: &clusters.Store{}, Admins: tokens.Only(controlplanetest.AdminToken),
 		AdminRoutes: slices.Concat(regions.AdminRoutes(&regions.Store{}), audit.Routes(&audit.Log{}),
-			tokens.Routes(tokens.Only(controlplanetest.AdminToken), &tokens.Uses{})),
+			tokens.Routes(tokens.Only(controlplanetest.AdminToken), &tokens.Uses{}), usage.Routes(nil)),
 	})
 	require.NoError(t, err)
 	return slices.Concat(server.Routes(), regions.Routes())
@@ -77,6 +78,7 @@ func TestTheReferenceIsUpToDate(t *testing.T) {
 			{"name": "clusters", "description": "Clusters and what runs there, for administrators."},
 			{"name": "regions", "description": "Regions and what runs there, for administrators."},
 			{"name": "audit", "description": "Who changed what, and who has access."},
+			{"name": "usage", "description": "What was used, for invoices."},
 			{"name": "agents", "description": "For the agents of clusters, each with its token."},
 			{"name": "streams", "description": "For the agents of regions, each with its token."},
 		},
@@ -130,6 +132,8 @@ func tag(path string) (tag, credential string) {
 	switch {
 	case strings.HasPrefix(path, adminapi.Prefix+"audit"), path == adminapi.Prefix+"tokens":
 		return "audit", "admin"
+	case strings.HasPrefix(path, adminapi.Prefix+"usage"):
+		return "usage", "admin"
 	case strings.HasPrefix(path, adminapi.Prefix+"regions"), path == adminapi.Prefix+"log", path == adminapi.Prefix+"new-log-epoch":
 		return "regions", "admin"
 	case strings.HasPrefix(path, adminapi.Prefix):
@@ -193,6 +197,8 @@ func (s *schemas) operation(route adminapi.Route, example exchange) object {
 		case nil:
 		case adminapi.Part:
 			response["content"] = media(s.part(body), shown)
+		case adminapi.CSV:
+			response["content"] = object{"text/csv": object{"schema": object{"type": "string"}, "example": shown}}
 		default:
 			response["content"] = media(s.of(reflect.TypeOf(body), answered), shown)
 		}
@@ -304,10 +310,11 @@ A token has a role; see [the runbook](runbooks.md#the-tokens-of-the-administrato
 		"clusters": "Clusters, projects, services",
 		"regions":  "Regions and their resources",
 		"audit":    "The audit, and who has access",
+		"usage":    "Usage",
 		"agents":   "Agents of clusters",
 		"streams":  "Agents of regions",
 	}
-	for _, group := range []string{"clusters", "regions", "audit", "agents", "streams"} {
+	for _, group := range []string{"clusters", "regions", "audit", "usage", "agents", "streams"} {
 		fmt.Fprintf(&b, "\n## %s\n\n| method | path | what | role | body | answer | errors |\n|---|---|---|---|---|---|---|\n", titles[group])
 		for _, route := range all {
 			if of, _ := tag(route.Path); of != group || route.Operation.Name == "" {
@@ -344,6 +351,9 @@ A token has a role; see [the runbook](runbooks.md#the-tokens-of-the-administrato
 func members(body any) (names []string) {
 	if part, ok := body.(adminapi.Part); ok {
 		return []string{"`" + part.Name + "`"}
+	}
+	if _, ok := body.(adminapi.CSV); ok {
+		return []string{"a table"}
 	}
 	if body == nil {
 		return nil

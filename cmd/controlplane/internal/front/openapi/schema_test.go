@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"math/big"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -70,6 +71,8 @@ func (s *schemas) of(t reflect.Type, as use) any {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}
+	case t == reflect.TypeFor[*big.Int]():
+		return object{"type": "integer"}
 	case t == reflect.TypeFor[json.RawMessage]():
 		return object{}
 	case t == reflect.TypeFor[struct{}]():
@@ -352,6 +355,10 @@ func fixed(value any) any {
 	case object:
 		for key, member := range v {
 			switch text, isText := member.(string); {
+			case isText && isTime(text):
+				v[key] = "2026-01-31T12:00:00Z"
+			case key == "day":
+				v[key] = "2026-01-31"
 			case key == "token":
 				v[key] = strings.Repeat("0123456789abcdef", 4)
 			case isText && slices.Contains([]string{"epoch", "log_epoch", "reported_epoch", "request_id", "version", "checksum", "mark", "from", "last_pull_version", "actor", "fingerprint"}, key):
@@ -361,8 +368,6 @@ func fixed(value any) any {
 				}
 			case key == "id" && len(text) == 24:
 				v[key] = "0123456789abcdef01234567"
-			case isText && isTime(text):
-				v[key] = "2026-01-31T12:00:00Z"
 			case slices.Contains([]string{"queue_oldest_seconds", "stalled_seconds", "queue_depth", "log_head", "head", "after"}, key) && !isText:
 				v[key] = 0
 			default:

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/usage"
 )
 
 // MaxCapacityPoints is how many capacity reports of a cluster are kept, the
@@ -55,6 +56,9 @@ func (s *Store) SaveCapacity(ctx context.Context, clusterID string, point Capaci
 		if _, err := tx.ExecContext(ctx, `INSERT INTO capacity_reports (cluster_id, taken_at, current_pod_count, soft_limit) VALUES (?, ?, ?, ?)
 			ON CONFLICT (cluster_id, taken_at) DO UPDATE SET current_pod_count = excluded.current_pod_count, soft_limit = excluded.soft_limit`,
 			clusterID, point.TakenAt.UnixMilli(), point.Pods, point.SoftLimit); err != nil {
+			return err
+		}
+		if err := usage.Report(ctx, tx, clusterID, point.TakenAt, point.Pods); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, `DELETE FROM capacity_reports WHERE cluster_id = ? AND (taken_at < ? OR taken_at <=

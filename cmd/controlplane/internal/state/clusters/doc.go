@@ -67,8 +67,8 @@
 // before, and which are rejected with the reason. A batch in which no record is right is
 // refused with 400, one of more than 5,000 records or 8 MiB with 413. A record with an
 // unknown member, of another cluster's project, of a time more than 5 minutes ahead or 48
-// hours ago is not right. Records are kept for [SnapshotRetention], also when their
-// cluster is removed.
+// hours ago is not right. Package usage sums what is stored, and removes it once it is old,
+// also when its cluster is removed before.
 //
 // # Administration
 //

@@ -44,8 +44,6 @@ type Config struct {
 	// how the errors of their stores are answered. Empty: there are none.
 	AdminRoutes     []adminapi.Route
 	AdminConditions []adminapi.Condition
-	// SnapshotRetention is how long a billing record is kept. Zero: [SnapshotRetention].
-	SnapshotRetention time.Duration
 	// Guard slows down those that guess tokens. Nil: nothing does.
 	Guard *guard.Guard
 	// Limits keep one cluster from taking what others need. Nil: there are none.
@@ -75,7 +73,6 @@ type Server struct {
 	dropped  *prometheus.CounterVec
 	// snapshots are counted by what became of them.
 	snapshots *prometheus.CounterVec
-	retention time.Duration
 	bodies    *bodies
 	// Two muxes, so that an agent's token cannot reach an admin handler
 	// whatever the path looks like.
@@ -118,7 +115,6 @@ func New(config Config) (*Server, error) {
 			Name: "trueup_controlplane_snapshots_total",
 			Help: "Billing records received, by result: accepted, duplicate or rejected.",
 		}, []string{"result"}),
-		retention: cmp.Or(config.SnapshotRetention, SnapshotRetention),
 	}
 	s.bodies = &bodies{}
 	if config.Registerer != nil {

@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,26 +14,20 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/usage"
 )
 
-// SnapshotRetention is how long a billing record is kept, if [Config] does not say
-// otherwise: an invoice of a month can be made, and looked into, from the records.
-const SnapshotRetention = 62 * 24 * time.Hour
-
 const (
-	// snapshotRows is how many rows one statement has.
-	snapshotRows = 500
+	// askedProjects is how many projects one statement asks for.
+	askedProjects = 500
 	// maxShownFields is how many wrong fields an answer lists.
 	maxShownFields = 20
 )
 
-// TakenSnapshot is a valid billing record, and the time it is about.
+// TakenSnapshot is a valid billing record, and its place in the batch.
 type TakenSnapshot struct {
-	starbase.Snapshot
-	// TakenAt is SnapshotTimestamp.
-	TakenAt time.Time
-
-	place int // in the batch
+	usage.Record
+	place int
 }
 
 // postSnapshots stores the records that are right and lists the others. A batch without
@@ -49,7 +42,7 @@ func (s *Server) postSnapshots(w http.ResponseWriter, r *http.Request) error {
 		return adminapi.Invalid(starbase.FieldError{Field: "snapshots", Value: "missing", Want: "a list of records"})
 	}
 	records, wrong := s.readSnapshots(clusterID, batch.Snapshots)
-	accepted, foreign, err := s.store.SaveSnapshots(r.Context(), clusterID, records, s.retention)
+	accepted, foreign, err := s.store.SaveSnapshots(r.Context(), clusterID, records)
 	if err != nil {
 		return err
 	}
@@ -103,7 +96,7 @@ func (s *Server) readSnapshots(clusterID string, list starbase.RawSnapshots) (re
 			wrong = append(wrong, wrongSnapshot{place, shorten(record.SnapshotID), adminapi.Invalid(fields...)})
 			continue
 		}
-		records = append(records, TakenSnapshot{record, taken, place})
+		records = append(records, TakenSnapshot{usage.Record{Snapshot: record, TakenAt: taken}, place})
 	}
 	return records, wrong
 }
@@ -137,99 +130,29 @@ func refuseAll(wrong []wrongSnapshot) error {
 
 // SaveSnapshots stores the records of a cluster, each SnapshotID once, and returns how
 // many were stored: those that were there before are left as they were. Foreign are
-// the records about projects that live on another cluster, which are not stored. Records
-// of all clusters that are older than retention are dropped.
-func (s *Store) SaveSnapshots(
-	ctx context.Context,
-	clusterID string,
-	records []TakenSnapshot,
-	retention time.Duration,
-) (accepted int, foreign []TakenSnapshot, err error) {
-	now := time.Now()
+// the records about projects that live on another cluster, which are not stored.
+func (s *Store) SaveSnapshots(ctx context.Context, clusterID string, records []TakenSnapshot) (accepted int, foreign []TakenSnapshot, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
-		accepted, foreign = 0, nil
+		foreign = nil
 		elsewhere, err := projectsElsewhere(ctx, tx, clusterID, records)
 		if err != nil {
 			return err
 		}
-		var own []TakenSnapshot
+		var own []usage.Record
 		for _, record := range records {
 			if elsewhere[record.ProjectID] {
 				foreign = append(foreign, record)
 			} else {
-				own = append(own, record)
+				own = append(own, record.Record)
 			}
 		}
-		// In one order, or two agents of a cluster would wait for each other.
-		slices.SortFunc(own, func(a, b TakenSnapshot) int { return strings.Compare(a.SnapshotID, b.SnapshotID) })
-		minutes := map[int64]int{}
-		for rows := range slices.Chunk(own, snapshotRows) {
-			stored, err := insertSnapshots(ctx, tx, clusterID, rows, now)
-			if err != nil {
-				return err
-			}
-			accepted += len(stored)
-			for _, at := range stored {
-				minutes[at.Truncate(time.Minute).UnixMilli()]++
-			}
-		}
-		if err := countMinutes(ctx, tx, clusterID, minutes, now); err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `DELETE FROM snapshots WHERE taken_at < ?`, now.Add(-retention).UnixMilli())
+		accepted, err = usage.Save(ctx, tx, clusterID, own)
 		return err
 	})
 	if err != nil {
 		return 0, nil, fmt.Errorf("save snapshots of cluster %s: %w", clusterID, err)
 	}
 	return accepted, foreign, nil
-}
-
-// insertSnapshots stores the rows that are not stored, and returns the times that those
-// are about.
-func insertSnapshots(
-	ctx context.Context,
-	tx *db.Tx,
-	clusterID string,
-	rows []TakenSnapshot,
-	now time.Time,
-) (stored []time.Time, err error) {
-	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	args := make([]any, 0, len(rows)*13)
-	for i := range rows {
-		r := &rows[i]
-		args = append(args, r.SnapshotID, clusterID, r.WorkspaceID, r.ProjectID, r.Environment, r.ServiceID, r.PodID,
-			r.Tier, r.Phase, r.TakenAt.UnixMilli(), r.CPUMillis, r.MemoryBytes, now.UnixMilli())
-	}
-	inserted, err := tx.QueryContext(ctx, `INSERT INTO snapshots (snapshot_id, cluster_id, workspace_id, project_id, environment, service_id,
-		pod_id, tier, phase, taken_at, cpu_millis, memory_bytes, received_at) VALUES `+strings.Repeat(row+", ", len(rows)-1)+row+
-		` ON CONFLICT (snapshot_id) DO NOTHING RETURNING taken_at`, args...)
-	return db.Collect(inserted, err, func(rows *sql.Rows, at *time.Time) error {
-		var millis int64
-		err := rows.Scan(&millis)
-		*at = time.UnixMilli(millis)
-		return err
-	})
-}
-
-// keptMinutes is how long it is known how many records there are about a minute.
-const keptMinutes = 25 * time.Hour
-
-// countMinutes adds records to the counts of their minutes.
-func countMinutes(ctx context.Context, tx *db.Tx, clusterID string, minutes map[int64]int, now time.Time) error {
-	oldest := now.Add(-keptMinutes).UnixMilli()
-	// In one order, as the records.
-	for _, minute := range slices.Sorted(maps.Keys(minutes)) {
-		if minute < oldest {
-			continue
-		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO snapshot_minutes (cluster_id, minute, records) VALUES (?, ?, ?)
-			ON CONFLICT (cluster_id, minute) DO UPDATE SET records = snapshot_minutes.records + excluded.records`, clusterID, minute, minutes[minute]); err != nil {
-			return err
-		}
-	}
-	_, err := tx.ExecContext(ctx, `DELETE FROM snapshot_minutes WHERE minute < ?`, oldest)
-	return err
 }
 
 // projectsElsewhere returns the projects of the records that live on another cluster.
@@ -244,7 +167,7 @@ func projectsElsewhere(ctx context.Context, tx *db.Tx, clusterID string, records
 		ids = append(ids, id)
 	}
 	elsewhere := map[string]bool{}
-	for some := range slices.Chunk(ids, snapshotRows) {
+	for some := range slices.Chunk(ids, askedProjects) {
 		args := []any{clusterID}
 		for _, id := range some {
 			args = append(args, id)

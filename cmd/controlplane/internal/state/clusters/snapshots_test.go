@@ -14,6 +14,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/usage"
 )
 
 func snapshotsPath(cluster string) string { return "/api/v1/clusters/" + cluster + "/snapshots" }
@@ -275,18 +276,23 @@ func TestRecordsAreKeptForTheirTimeAndOutliveTheirCluster(t *testing.T) {
 	w := newWorld(t)
 	w.seed()
 	now := minute()
-	save := func(retention time.Duration, ages ...time.Duration) {
+	save := func(ages ...time.Duration) {
 		var records []clusters.TakenSnapshot
 		for n, age := range ages {
-			records = append(records, clusters.TakenSnapshot{Snapshot: billed(n, now.Add(-age)), TakenAt: now.Add(-age)})
+			records = append(records, clusters.TakenSnapshot{Record: usage.Record{Snapshot: billed(n, now.Add(-age)), TakenAt: now.Add(-age)}})
 		}
-		_, _, err := w.store.SaveSnapshots(t.Context(), clusterA, records, retention)
+		_, _, err := w.store.SaveSnapshots(t.Context(), clusterA, records)
 		require.NoError(t, err)
 	}
-	save(clusters.SnapshotRetention, clusters.SnapshotRetention-time.Hour, clusters.SnapshotRetention+time.Hour, 0)
+	pruner := usage.Pruner{Database: w.store.Database}
+	save(usage.RecordRetention-time.Hour, usage.RecordRetention+time.Hour, 0)
+	require.Len(t, w.snapshots(), 3, "an agent does not wait until others are removed")
+	require.NoError(t, pruner.Prune(t.Context()))
 	require.Len(t, w.snapshots(), 2)
-	save(48*time.Hour, time.Hour)
-	require.Len(t, w.snapshots(), 2, "the older one has gone with the next batch")
+	save(time.Hour)
+	pruner.RecordRetention = 48 * time.Hour
+	require.NoError(t, pruner.Prune(t.Context()))
+	require.Len(t, w.snapshots(), 2, "the older one has gone")
 
 	theirs := billed(9, now)
 	theirs.ClusterID, theirs.ProjectID = clusterB, "99999999-9999-4999-8999-999999999999"

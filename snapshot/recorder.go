@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math/rand/v2"
 	"runtime/debug"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // Recorder records, at each instant that is a multiple of Period, what Collect yields,
@@ -31,6 +34,11 @@ type Recorder[R any] struct {
 	// one minute. Instants are multiples of it since the year 1: with a minute, full
 	// minutes.
 	Period time.Duration
+
+	// Spread is within what time after an instant the records of many recorders are sent: each
+	// waits for a part of it, which it draws when it starts. The records stay those of the
+	// instant. Less than half of Period. Default 0: they are sent at once.
+	Spread time.Duration
 
 	// Spool keeps what could not be delivered. Default nil: it is lost.
 	Spool *Spool
@@ -57,6 +65,8 @@ const (
 	defaultMaxBytes   = 8<<20 - 1<<10
 	// maxRetry bounds the time until a refused instant is tried again.
 	maxRetry = time.Second
+	// lastSend is how long records that waited may take once the recorder is stopped.
+	lastSend = 5 * time.Second
 )
 
 // Start records until ctx ends, and then returns nil. The first instant is the one that
@@ -71,6 +81,9 @@ func (r *Recorder[R]) Start(ctx context.Context) error {
 	w.MaxRecords = cmp.Or(r.MaxRecords, defaultMaxRecords)
 	w.MaxBytes = cmp.Or(r.MaxBytes, defaultMaxBytes)
 	w.Logger = cmp.Or(r.Logger, slog.New(slog.DiscardHandler))
+	if r.Spread > 0 {
+		w.delay = rand.N(r.Spread) //nolint:gosec // no secret
+	}
 	w.run(ctx)
 	return nil
 }
@@ -83,6 +96,8 @@ func (r *Recorder[R]) validate() error {
 		return errors.New("snapshot: Recorder.Sink: is required")
 	case r.Period != 0 && r.Period < time.Millisecond:
 		return fmt.Errorf("snapshot: Recorder.Period: is %v, must be 0 (1m default) or at least 1ms", r.Period)
+	case r.Spread < 0 || 2*r.Spread >= cmp.Or(r.Period, defaultPeriod):
+		return fmt.Errorf("snapshot: Recorder.Spread: is %v, must be 0 or more, and less than half of Period, %v", r.Spread, cmp.Or(r.Period, defaultPeriod))
 	case r.MaxRecords < 0:
 		return fmt.Errorf("snapshot: Recorder.MaxRecords: is %d, must be 0 (%d default) or more", r.MaxRecords, defaultMaxRecords)
 	case r.MaxBytes < 0:
@@ -99,6 +114,10 @@ type worker[R any] struct {
 	batch   *batch
 	journal *journal // nil while it is not open
 	retry   bool     // the sink failed in this pass: what remains waits in the spool
+	// delay is how long after an instant its records are sent, and waiting are those that are
+	// not spooled, by batch.
+	delay   time.Duration
+	waiting [][]json.RawMessage
 }
 
 func (w *worker[R]) run(ctx context.Context) {
@@ -165,6 +184,9 @@ func (w *worker[R]) pass(ctx context.Context, at time.Time, again bool) (pass Pa
 	w.retry = false
 	w.open(&pass)
 	w.record(ctx, &pass)
+	ctx, done := w.await(ctx, at)
+	defer done()
+	w.deliver(ctx, &pass)
 	if w.journal != nil {
 		if !again || pass.recorded {
 			w.drain(ctx, &pass)
@@ -186,7 +208,7 @@ func (w *worker[R]) record(ctx context.Context, pass *Pass) {
 		return
 	}
 	defer contain(pass)
-	defer w.batch.reset()
+	defer func() { w.batch.reset() }()
 	records, err := w.Collect(ctx, pass.At)
 	if err != nil {
 		pass.failed(fmt.Errorf("collect: %w", err))
@@ -216,23 +238,47 @@ func (w *worker[R]) record(ctx context.Context, pass *Pass) {
 	pass.recorded = true
 }
 
-// flush spools the batch, or delivers it where there is no spool.
+// await waits until the records of the instant are sent. If the recorder is stopped meanwhile,
+// those that are in no spool are sent at once, with the context that it returns.
+func (w *worker[R]) await(ctx context.Context, at time.Time) (context.Context, context.CancelFunc) {
+	wait := at.Add(w.delay).Sub(time.Now().Round(0))
+	if w.delay == 0 || pause.For(ctx, min(wait, w.delay)) || len(w.waiting) == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), lastSend)
+}
+
+// deliver sends the batches that are not spooled.
+func (w *worker[R]) deliver(ctx context.Context, pass *Pass) {
+	for _, records := range w.waiting {
+		if err := w.send(ctx, pass, records); err != nil && !errors.Is(err, ErrRefused) {
+			pass.Lost += len(records)
+		}
+	}
+	w.waiting = nil
+}
+
+// flush spools the batch, or where there is no spool delivers it, or has it wait.
 func (w *worker[R]) flush(ctx context.Context, pass *Pass) {
 	records := w.batch.records()
-	defer w.batch.reset()
 	if len(records) == 0 {
 		return
 	}
 	if w.journal != nil {
 		err := w.journal.append(records, time.Now())
 		if err == nil {
+			w.batch.reset()
 			return
 		}
 		pass.failed(fmt.Errorf("spool: %w", err))
 	}
-	if err := w.send(ctx, pass, records); err != nil && !errors.Is(err, ErrRefused) {
-		pass.Lost += len(records)
+	w.waiting = append(w.waiting, records)
+	if w.delay > 0 {
+		w.batch = newBatch() // these records are in the other one
+		return
 	}
+	w.deliver(ctx, pass)
+	w.batch.reset()
 }
 
 // drain delivers the records in the spool, oldest first, until the sink fails.

@@ -507,14 +507,16 @@ func TestStartNamesTheFieldThatIsWrong(t *testing.T) {
 	t.Parallel()
 	good := func() *snapshot.Recorder[row] { return &snapshot.Recorder[row]{Sink: &store{}, Collect: things()} }
 	for want, change := range map[string]func(*snapshot.Recorder[row]){
-		"Recorder.Collect: is required":         func(r *snapshot.Recorder[row]) { r.Collect = nil },
-		"Recorder.Sink: is required":            func(r *snapshot.Recorder[row]) { r.Sink = nil },
-		"Recorder.Period: is -1s, must be 0":    func(r *snapshot.Recorder[row]) { r.Period = -time.Second },
-		"Recorder.MaxRecords: is -1, must be 0": func(r *snapshot.Recorder[row]) { r.MaxRecords = -1 },
-		"Recorder.MaxBytes: is -1, must be 0":   func(r *snapshot.Recorder[row]) { r.MaxBytes = -1 },
-		"Spool.Dir: is required":                func(r *snapshot.Recorder[row]) { r.Spool = &snapshot.Spool{} },
-		"Spool.MaxBytes: is 1, must be 0":       func(r *snapshot.Recorder[row]) { r.Spool = &snapshot.Spool{Dir: "x", MaxBytes: 1} },
-		"Spool.MaxAge: is -1ns, must be 0":      func(r *snapshot.Recorder[row]) { r.Spool = &snapshot.Spool{Dir: "x", MaxAge: -1} },
+		"Recorder.Collect: is required":                                                  func(r *snapshot.Recorder[row]) { r.Collect = nil },
+		"Recorder.Sink: is required":                                                     func(r *snapshot.Recorder[row]) { r.Sink = nil },
+		"Recorder.Period: is -1s, must be 0":                                             func(r *snapshot.Recorder[row]) { r.Period = -time.Second },
+		"Recorder.Spread: is -1ns, must be 0 or more":                                    func(r *snapshot.Recorder[row]) { r.Spread = -1 },
+		"Recorder.Spread: is 30s, must be 0 or more, and less than half of Period, 1m0s": func(r *snapshot.Recorder[row]) { r.Spread = 30 * time.Second },
+		"Recorder.MaxRecords: is -1, must be 0":                                          func(r *snapshot.Recorder[row]) { r.MaxRecords = -1 },
+		"Recorder.MaxBytes: is -1, must be 0":                                            func(r *snapshot.Recorder[row]) { r.MaxBytes = -1 },
+		"Spool.Dir: is required":                                                         func(r *snapshot.Recorder[row]) { r.Spool = &snapshot.Spool{} },
+		"Spool.MaxBytes: is 1, must be 0":                                                func(r *snapshot.Recorder[row]) { r.Spool = &snapshot.Spool{Dir: "x", MaxBytes: 1} },
+		"Spool.MaxAge: is -1ns, must be 0":                                               func(r *snapshot.Recorder[row]) { r.Spool = &snapshot.Spool{Dir: "x", MaxAge: -1} },
 	} {
 		r := good()
 		change(r)

@@ -20,7 +20,7 @@ func newSnapshots(
 	logger *slog.Logger,
 ) *snapshot.Recorder[starbase.Snapshot] {
 	recorder := &snapshot.Recorder[starbase.Snapshot]{
-		Source: pods, Period: config.SnapshotInterval, MaxRecords: starbase.MaxSnapshots,
+		Source: pods, Period: config.SnapshotInterval, Spread: config.SnapshotInterval / 3, MaxRecords: starbase.MaxSnapshots,
 		Collect: func(_ context.Context, at time.Time) (iter.Seq[starbase.Snapshot], error) {
 			return billed(pods.All(), config.ClusterID, at), nil
 		},

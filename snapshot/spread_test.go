@@ -15,13 +15,13 @@ import (
 	"github.com/seed-9e1ffd66/trueup/snapshot"
 )
 
-// clock notes how long after the instant each batch was sent.
-type clock struct {
+// sends notes how long after the instant each batch was sent.
+type sends struct {
 	store
 	after []time.Duration
 }
 
-func (c *clock) Send(ctx context.Context, records []json.RawMessage) (snapshot.Receipt, error) {
+func (c *sends) Send(ctx context.Context, records []json.RawMessage) (snapshot.Receipt, error) {
 	now := time.Now()
 	c.after = append(c.after, now.Sub(now.Truncate(time.Minute)))
 	return c.store.Send(ctx, records)
@@ -41,11 +41,11 @@ func TestManyRecordersSpreadTheirSendingAndNotTheirInstants(t *testing.T) {
 				time.Sleep(time.Minute - time.Duration(time.Now().UnixNano())%time.Minute + time.Second)
 				const recorders, minutes, spread = 200, 10, 20 * time.Second
 				ctx, cancel := context.WithCancel(t.Context())
-				clocks := make([]*clock, recorders)
+				sinks := make([]*sends, recorders)
 				var group sync.WaitGroup
-				for i := range clocks {
-					c := &clock{}
-					clocks[i] = c
+				for i := range sinks {
+					c := &sends{}
+					sinks[i] = c
 					r := &snapshot.Recorder[row]{Collect: things("a", "b", "c"), Sink: c, Spread: spread, MaxRecords: 2}
 					if spooled {
 						r.Spool = &snapshot.Spool{Dir: dirs[i]}
@@ -60,7 +60,7 @@ func TestManyRecordersSpreadTheirSendingAndNotTheirInstants(t *testing.T) {
 				cancel()
 				group.Wait()
 				perSecond := map[time.Duration]int{}
-				for _, c := range clocks {
+				for _, c := range sinks {
 					require.Len(t, c.rows, 3*(minutes+1), "each instant, the one before the start too")
 					for _, n := range c.rows {
 						require.Equal(t, 1, n)

@@ -69,6 +69,10 @@ func (c PostgreSQL) Open(ctx context.Context) (*Database, error) {
 	if err := store.Log.Migrate(ctx); err != nil {
 		return nil, fmt.Errorf("database %s: %w", name, errors.Join(err, store.Close()))
 	}
+	const found = `SELECT count(*) FROM pg_class WHERE oid = to_regclass('sentinel_versions')`
+	if err := store.createViews(ctx, found, ` COLLATE "C"`); err != nil {
+		return nil, fmt.Errorf("database %s: views: %w", name, errors.Join(err, store.Close()))
+	}
 	return store, nil
 }
 

@@ -125,6 +125,10 @@ func (c SQLite) open(ctx context.Context) (*Database, error) {
 	if err := store.Log.Migrate(ctx); err != nil {
 		return nil, errors.Join(classifySQLite(err), store.Close())
 	}
+	const found = `SELECT count(*) FROM sqlite_master WHERE type = 'view' AND name = 'sentinel_versions'`
+	if err := store.createViews(ctx, found, ""); err != nil {
+		return nil, fmt.Errorf("views: %w", errors.Join(err, store.Close()))
+	}
 	return store, nil
 }
 

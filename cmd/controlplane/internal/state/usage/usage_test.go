@@ -80,7 +80,7 @@ func save(t *testing.T, database *db.Database, clusterID string, records ...usag
 	return stored
 }
 
-func write(t *testing.T, database *db.Database, statement string, args ...any) {
+func write(t testing.TB, database *db.Database, statement string, args ...any) {
 	t.Helper()
 	require.NoError(t, database.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := tx.ExecContext(t.Context(), statement, args...)
@@ -183,7 +183,7 @@ func TestTheSumsAreThoseOfTheRecords(t *testing.T) {
 	t.Logf("TRUEUP_SEED=%d", seed)
 	onBoth(t, func(t *testing.T, database *db.Database) {
 		const agents = 3
-		now := time.Now().UTC().Truncate(time.Minute)
+		now, pods := time.Now().UTC().Truncate(time.Minute), max(40, records/3000)
 		var group sync.WaitGroup
 		for agent := range agents {
 			random := rand.New(rand.NewPCG(seed, uint64(agent)))
@@ -192,7 +192,7 @@ func TestTheSumsAreThoseOfTheRecords(t *testing.T) {
 					// An agent of A, one of A that overlaps it, and one of B.
 					cluster, batch := []string{clusterA, clusterA, clusterB}[agent], make([]usage.Record, 1+random.IntN(800))
 					for i := range batch {
-						batch[i] = randomRecord(random, 4, 40, now)
+						batch[i] = randomRecord(random, 4, pods, now)
 					}
 					for range 1 + random.IntN(2) {
 						err := database.Write(t.Context(), func(tx *db.Tx) error {

@@ -35,4 +35,9 @@
 // is held when the service is deleted and the agent still reports it. A line has the
 // readiness of the change log with the reason in /readyz, its queue, and whether its epoch has
 // changed.
+//
+// Every service is a row below /status/services: what needs a look first, and of that what has
+// been so for longest. One that is on its way for ten minutes makes no progress. The page of a
+// service says since when it is so, why, and what a person can do. These pages read the database
+// for each request, and do not follow what changes.
 package statuspage

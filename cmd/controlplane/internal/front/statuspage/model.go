@@ -63,6 +63,8 @@ type note struct {
 	// Identity is project, environment and service as people call them, IDs the same by
 	// their ids.
 	Identity, IDs, Class, Message string
+	// Path is where its own page is.
+	Path string
 }
 
 // hold is what an agent holds until a person approves it.
@@ -122,7 +124,7 @@ func newClusterRow(c *clusters.ClusterOverview, now time.Time, silence time.Dura
 		row.Reported = figure{true, c.ReportedGeneration}
 		row.Lag = figure{true, c.Generation - c.ReportedGeneration}
 	}
-	failing := row.countServices(c.Services)
+	failing := row.countServices(c.Services, now)
 	switch contact := c.Contact(); {
 	case contact.IsZero():
 		row.State = state{"never seen", "idle"}
@@ -140,9 +142,9 @@ func newClusterRow(c *clusters.ClusterOverview, now time.Time, silence time.Dura
 	return row
 }
 
-// countServices sets the counts of services and returns how many fail.
-func (row *clusterRow) countServices(services []clusters.ServiceState) (failing int) {
-	standings := map[clusters.Standing]int{}
+// countServices sets the counts of services and returns how many fail or make no progress.
+func (row *clusterRow) countServices(services []clusters.ServiceState, now time.Time) (failing int) {
+	standings, stuck := map[clusters.Standing]int{}, 0
 	for i := range services {
 		s := &services[i]
 		unsaid := s.Standing == clusters.StandingPending || s.Standing == clusters.StandingUnknown
@@ -159,6 +161,11 @@ func (row *clusterRow) countServices(services []clusters.ServiceState) (failing 
 		case s.Deleted:
 		default:
 			row.Desired++
+			if is, _ := standingOf(s, now); is.Word == noProgress.Word {
+				stuck++
+				row.note(noProgress, s)
+				continue
+			}
 			standings[s.Standing]++
 			rejected := s.Standing == clusters.Standing(starbase.PhaseRejected)
 			if rejected {
@@ -171,7 +178,10 @@ func (row *clusterRow) countServices(services []clusters.ServiceState) (failing 
 		}
 	}
 	row.Standings = counts(standings)
-	return failing
+	if stuck > 0 {
+		row.Standings = append(row.Standings, count{noProgress, stuck})
+	}
+	return failing + stuck
 }
 
 func (row *clusterRow) note(is state, s *clusters.ServiceState) {
@@ -182,7 +192,7 @@ func (row *clusterRow) note(is state, s *clusters.ServiceState) {
 	row.Notes = append(row.Notes, note{
 		state: is, Identity: clean(cmp.Or(s.ProjectSlug, s.ProjectID) + " / " + s.Environment + " / " + cmp.Or(s.ServiceName, s.ServiceID)),
 		IDs:   clean(s.ProjectID + " / " + s.Environment + " / " + s.ServiceID),
-		Class: clean(s.ErrorClass), Message: clean(s.Message),
+		Class: clean(s.ErrorClass), Message: clean(s.Message), Path: pathOf(s),
 	})
 }
 

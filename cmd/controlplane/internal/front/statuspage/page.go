@@ -19,6 +19,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 )
@@ -35,6 +37,8 @@ const (
 	eventsPath = Path + "/events"
 	rowsPath   = Path + "/rows"
 	assetsPath = Path + "/assets/"
+	// servicesPath has every service, and each below it.
+	servicesPath = Path + "/services"
 )
 
 const (
@@ -95,6 +99,8 @@ type Page struct {
 	routes    map[string]http.HandlerFunc
 	handler   http.Handler
 	api       *adminapi.API
+	clusters  *clusters.Store
+	changes   *audit.Log
 }
 
 // New returns a page, or an error that names the field of config that is
@@ -118,6 +124,8 @@ func New(config Config) (*Page, error) {
 		heartbeat: cmp.Or(config.Heartbeat, defaultHeartbeat),
 		logger:    cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		template:  parsed,
+		clusters:  &clusters.Store{Database: config.Database},
+		changes:   &audit.Log{Database: config.Database},
 	}
 	p.api = &adminapi.API{Logger: p.logger, Conditions: []adminapi.Condition{
 		{Err: db.ErrBusy, Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "busy", Message: "the database is busy"}},
@@ -148,9 +156,13 @@ func New(config Config) (*Page, error) {
 		"GET /{$}":             func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, Path, http.StatusFound) },
 		"GET " + eventsPath:    p.enter(p.watch),
 		"GET " + rowsPath:      p.enter(p.list),
-		"GET " + loginPath:     p.showLogin,
-		"POST " + loginPath:    p.login,
-		"POST " + logoutPath:   p.logout,
+		"GET " + servicesPath:  p.enter(p.services),
+
+		"GET " + servicesPath + "/{project}/{service}/{environment}": p.enter(p.service),
+
+		"GET " + loginPath:   p.showLogin,
+		"POST " + loginPath:  p.login,
+		"POST " + logoutPath: p.logout,
 	}
 	for name, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "script.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
 		p.routes["GET "+assetsPath+name] = asset(files, name, kind)

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 )
 
 // content is what the template of a section gets.
@@ -60,7 +62,9 @@ func functions() template.FuncMap {
 	return template.FuncMap{
 		"when":   func(now, at time.Time) when { return when{now, at.UTC()} },
 		"number": number,
-		"count":  func(n int) string { return number(int64(n)) },
+		// changes is what the template of the section changes gets.
+		"changes": func(now time.Time, list []audit.Entry) content { return content{now, list} },
+		"count":   func(n int) string { return number(int64(n)) },
 	}
 }
 

@@ -25,8 +25,8 @@ var searchPattern = regexp.MustCompile(`^[^\x00-\x1f\x7f]{0,100}$`)
 type view struct {
 	// query is what a row has to contain, as it was asked for. Empty: every row is shown.
 	query string
-	// clusters and regions are the pages, from 1.
-	clusters, regions int
+	// clusters, regions and services are the pages, from 1.
+	clusters, regions, services int
 }
 
 // viewOf returns the view that the URL of a request asks for.
@@ -36,6 +36,7 @@ func viewOf(r *http.Request) (view, error) {
 		query:    strings.TrimSpace(q.Text("q", searchPattern, "at most 100 characters without control characters")),
 		clusters: q.Int("clusters", 1, 1, maxPage),
 		regions:  q.Int("regions", 1, 1, maxPage),
+		services: q.Int("services", 1, 1, maxPage),
 	}
 	return v, q.Err()
 }
@@ -46,12 +47,15 @@ func (v view) url(section string) string {
 	if v.query != "" {
 		values.Set("q", v.query)
 	}
-	for name, page := range map[string]int{"clusters": v.clusters, "regions": v.regions} {
+	for name, page := range map[string]int{"clusters": v.clusters, "regions": v.regions, "services": v.services} {
 		if page > 1 {
 			values.Set(name, strconv.Itoa(page))
 		}
 	}
 	address := Path
+	if section == "services" {
+		address = servicesPath
+	}
 	if len(values) > 0 {
 		address += "?" + values.Encode()
 	}
@@ -60,7 +64,7 @@ func (v view) url(section string) string {
 
 // listing is the page of a list that is shown.
 type listing struct {
-	// Section is clusters or regions.
+	// Section is clusters, regions or services.
 	Section string `json:"-"`
 	Rows    any    `json:"-"`
 	// Query is the search text. Empty: no search.
@@ -93,10 +97,7 @@ func list[R sought](rows []R, section string, v view) (shown []R, l listing) {
 		found = slices.DeleteFunc(slices.Clone(rows), func(r R) bool { return !r.contains(text) })
 	}
 	l = listing{Section: section, Query: v.query, Total: len(rows), Found: len(found), Pages: max(1, (len(found)+pageSize-1)/pageSize)}
-	asked := &v.clusters
-	if section == "regions" {
-		asked = &v.regions
-	}
+	asked := map[string]*int{"clusters": &v.clusters, "regions": &v.regions, "services": &v.services}[section]
 	l.Page = min(max(1, *asked), l.Pages)
 	first := (l.Page - 1) * pageSize
 	shown = found[first:min(len(found), first+pageSize)]

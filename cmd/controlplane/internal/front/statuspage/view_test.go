@@ -150,7 +150,7 @@ func TestASearchFindsWhatIsNotOnThePage(t *testing.T) {
 		)+` / production / `+id(
 			clusterB,
 			2,
-		)+`">shop / production / checkout</code> <strong>RolloutStuck</strong>`,
+		)+`">shop / production / checkout</code></a> <strong>RolloutStuck</strong>`,
 	)
 	require.Contains(t, page, `>shop / production / `+id(clusterB, 1)+`</code>`, "a service without a name is its id")
 	for query, want := range map[string][]string{

@@ -52,7 +52,7 @@ func (s *Store) AttachVarGroups(ctx context.Context, id starbase.Identity, group
 				return err
 			}
 		}
-		return audit.Record(ctx, tx, audit.Change{Verb: "attach-var-groups", Kind: audit.KindService, Name: auditName(id)})
+		return audit.Record(ctx, tx, audit.Change{Verb: "attach-var-groups", Kind: audit.KindService, Name: AuditName(id)})
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("attach var groups to %s: %w", id, err)

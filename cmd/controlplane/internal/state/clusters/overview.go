@@ -1,11 +1,14 @@
 package clusters
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
 
@@ -36,17 +39,12 @@ type SnapshotMinute struct {
 // whole milliseconds.
 func (s *Store) Overview(ctx context.Context, since time.Time, step time.Duration) (list []ClusterOverview, err error) {
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters ORDER BY region, id`)
-		list, err = db.Collect(rows, err, func(rows *sql.Rows, c *ClusterOverview) error { return scanCluster(rows.Scan, &c.Cluster) })
-		if err != nil {
+		if list, err = standings(ctx, tx, false); err != nil {
 			return err
 		}
 		byID := make(map[string]*ClusterOverview, len(list))
 		for i := range list {
 			byID[list[i].ClusterID] = &list[i]
-			if list[i].Services, err = standingServices(ctx, tx, list[i].Cluster, false); err != nil {
-				return err
-			}
 		}
 		if err := capacities(ctx, tx, byID, since, step); err != nil {
 			return err
@@ -57,6 +55,57 @@ func (s *Store) Overview(ctx context.Context, since time.Time, step time.Duratio
 		return nil, fmt.Errorf("overview: %w", err)
 	}
 	return list, nil
+}
+
+// Standings returns every cluster with its services and the names of all these, sorted by
+// region and id, as of one moment. The rest of the overview is not set.
+func (s *Store) Standings(ctx context.Context) (list []ClusterOverview, err error) {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		list, err = standings(ctx, tx, true)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("standings: %w", err)
+	}
+	return list, nil
+}
+
+func standings(ctx context.Context, tx *db.Tx, allNames bool) ([]ClusterOverview, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters ORDER BY region, id`)
+	list, err := db.Collect(rows, err, func(rows *sql.Rows, c *ClusterOverview) error { return scanCluster(rows.Scan, &c.Cluster) })
+	for i := range list {
+		if list[i].Services, err = standingServices(ctx, tx, list[i].Cluster, allNames); err != nil {
+			return nil, err
+		}
+	}
+	return list, err
+}
+
+// Standing returns one service with its standing, and the cluster where it should run, or
+// is reported from.
+func (s *Store) Standing(ctx context.Context, id starbase.Identity) (cluster Cluster, service ServiceState, err error) {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		var clusterID string
+		err := tx.QueryRowContext(ctx, `SELECT cluster_id FROM projects WHERE id = ? UNION ALL SELECT cluster_id FROM service_status
+			WHERE project_id = ? AND environment = ? AND service_id = ? LIMIT 1`, id.ProjectID, id.ProjectID, id.Environment, id.ServiceID).Scan(&clusterID)
+		if err != nil {
+			return db.Missing(err, ErrUnknownService)
+		}
+		if cluster, err = clusterByID(ctx, tx, clusterID); err != nil {
+			return err
+		}
+		services, err := standingServices(ctx, tx, cluster, true)
+		at := slices.IndexFunc(services, func(s ServiceState) bool { return s.Identity() == id })
+		if err != nil || at < 0 {
+			return cmp.Or(err, ErrUnknownService)
+		}
+		service = services[at]
+		return nil
+	})
+	if err != nil {
+		return Cluster{}, ServiceState{}, fmt.Errorf("service %s: %w", id, err)
+	}
+	return cluster, service, nil
 }
 
 // clusterPoint is a capacity report of a cluster.

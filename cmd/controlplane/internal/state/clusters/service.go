@@ -48,7 +48,7 @@ func (s *Store) PutService(ctx context.Context, service starbase.Service) (chang
 		return audit.Record(
 			ctx,
 			tx,
-			audit.Change{Verb: "put", Kind: audit.KindService, Name: auditName(id), Outcome: audit.CreatedOr(change.Created || deleted)},
+			audit.Change{Verb: "put", Kind: audit.KindService, Name: AuditName(id), Outcome: audit.CreatedOr(change.Created || deleted)},
 		)
 	})
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change
 			change.Generation, time.Now().UnixMilli(), id.ProjectID, id.Environment, id.ServiceID); err != nil {
 			return err
 		}
-		return audit.Record(ctx, tx, audit.Change{Verb: "delete", Kind: audit.KindService, Name: auditName(id), Outcome: audit.Deleted})
+		return audit.Record(ctx, tx, audit.Change{Verb: "delete", Kind: audit.KindService, Name: AuditName(id), Outcome: audit.Deleted})
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("delete service %s: %w", id, err)
@@ -89,8 +89,8 @@ func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change
 	return change, nil
 }
 
-// auditName is the name of a service in the audit: its path below the project.
-func auditName(id starbase.Identity) string {
+// AuditName is the name of a service in the audit: its path below the project.
+func AuditName(id starbase.Identity) string {
 	return id.ProjectID + "/" + id.Environment + "/" + id.ServiceID
 }
 

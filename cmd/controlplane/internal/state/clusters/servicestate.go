@@ -32,6 +32,11 @@ type ServiceState struct {
 	ReportedGeneration int64  `json:"reported_generation,omitempty"`
 	// ReportedAt is when the report came in.
 	ReportedAt time.Time `json:"reported_at,omitzero"`
+	// Since is since when the agent reports this phase and error class. Zero: unknown.
+	Since time.Time `json:"since,omitzero"`
+	// ChangedAt is when the desired state of the service was changed last. Zero: the service is
+	// not in the database.
+	ChangedAt time.Time `json:"changed_at,omitzero"`
 	// InstanceID is the agent process that reported.
 	InstanceID string `json:"instance_id,omitempty"`
 	// Standing is the status of the service relative to its current desired state: the
@@ -146,13 +151,15 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 func saveStatuses(ctx context.Context, tx *db.Tx, clusterID string, report starbase.StatusReport, now int64) error {
 	statement, err := tx.PrepareContext(ctx, `INSERT INTO service_status
 		(cluster_id, project_id, environment, service_id, epoch, generation, instance_id,
-		observed_generation, phase, ready, desired, image_digest, error_class, message, reported_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		observed_generation, phase, ready, desired, image_digest, error_class, message, reported_at, since)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (cluster_id, project_id, environment, service_id) DO UPDATE SET
 		epoch = excluded.epoch, generation = excluded.generation, instance_id = excluded.instance_id,
 		observed_generation = excluded.observed_generation, phase = excluded.phase, ready = excluded.ready,
 		desired = excluded.desired, image_digest = excluded.image_digest, error_class = excluded.error_class,
-		message = excluded.message, reported_at = excluded.reported_at
+		message = excluded.message, reported_at = excluded.reported_at,
+		since = CASE WHEN service_status.phase = excluded.phase AND service_status.error_class = excluded.error_class
+			AND service_status.since > 0 THEN service_status.since ELSE excluded.since END
 		WHERE service_status.epoch <> excluded.epoch OR service_status.generation <= excluded.generation`)
 	if err != nil {
 		return err
@@ -161,7 +168,7 @@ func saveStatuses(ctx context.Context, tx *db.Tx, clusterID string, report starb
 		status := &report.Services[i]
 		_, err := statement.ExecContext(ctx, clusterID, status.ProjectID, status.Environment, status.ServiceID,
 			report.Epoch, report.Generation, report.InstanceID, status.ObservedGeneration, string(status.Phase),
-			status.Ready, status.Desired, status.ImageDigest, status.ErrorClass, status.Message, now)
+			status.Ready, status.Desired, status.ImageDigest, status.ErrorClass, status.Message, now, now)
 		if err != nil {
 			// The transaction that owns the statement is rolled back.
 			_ = statement.Close()
@@ -203,29 +210,34 @@ func standingServices(ctx context.Context, tx *db.Tx, cluster Cluster, allNames 
 
 func serviceStates(ctx context.Context, tx *db.Tx, clusterID string, allNames bool) ([]ServiceState, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT project_id, environment, service_id, epoch, generation, instance_id,
-		observed_generation, phase, ready, desired, image_digest, error_class, message, reported_at
+		observed_generation, phase, ready, desired, image_digest, error_class, message, reported_at, since
 		FROM service_status WHERE cluster_id = ?`, clusterID)
 	reported, err := db.Collect(rows, err, func(rows *sql.Rows, s *ServiceState) error {
-		var at int64
+		var at, since int64
 		err := rows.Scan(&s.ProjectID, &s.Environment, &s.ServiceID, &s.ReportedEpoch, &s.ReportedGeneration, &s.InstanceID,
-			&s.ObservedGeneration, &s.Phase, &s.Ready, &s.Desired, &s.ImageDigest, &s.ErrorClass, &s.Message, &at)
+			&s.ObservedGeneration, &s.Phase, &s.Ready, &s.Desired, &s.ImageDigest, &s.ErrorClass, &s.Message, &at, &since)
 		s.ReportedAt = time.UnixMilli(at).UTC()
+		if since > 0 {
+			s.Since = time.UnixMilli(since).UTC()
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	// The name is in the spec, which takes most of the time.
-	rows, err = tx.QueryContext(ctx, `SELECT s.project_id, s.environment, s.service_id, s.generation, s.deleted, p.slug,
+	rows, err = tx.QueryContext(ctx, `SELECT s.project_id, s.environment, s.service_id, s.generation, s.deleted, s.updated_at, p.slug,
 		CASE WHEN ? = 1 OR r.phase IN ('Failed', 'Rejected') THEN s.spec ELSE '{}' END
 		FROM services s JOIN projects p ON p.id = s.project_id LEFT JOIN service_status r ON r.cluster_id = p.cluster_id
 			AND r.project_id = s.project_id AND r.environment = s.environment AND r.service_id = s.service_id
 		WHERE p.cluster_id = ?`, flag(allNames), clusterID)
 	wanted, err := db.Collect(rows, err, func(rows *sql.Rows, s *ServiceState) error {
 		var spec string
-		if err := rows.Scan(&s.ProjectID, &s.Environment, &s.ServiceID, &s.WantedGeneration, &s.Deleted, &s.ProjectSlug, &spec); err != nil {
+		var at int64
+		if err := rows.Scan(&s.ProjectID, &s.Environment, &s.ServiceID, &s.WantedGeneration, &s.Deleted, &at, &s.ProjectSlug, &spec); err != nil {
 			return err
 		}
+		s.ChangedAt = time.UnixMilli(at).UTC()
 		if spec == "{}" {
 			return nil
 		}
@@ -247,6 +259,7 @@ func serviceStates(ctx context.Context, tx *db.Tx, clusterID string, allNames bo
 		if at, ok := byID[wanted[i].Identity()]; ok {
 			r, w := &reported[at], &wanted[i]
 			r.WantedGeneration, r.Deleted, r.ServiceName, r.ProjectSlug = w.WantedGeneration, w.Deleted, w.ServiceName, w.ProjectSlug
+			r.ChangedAt = w.ChangedAt
 			continue
 		}
 		reported = append(reported, wanted[i])

@@ -112,6 +112,27 @@ test("the page says who may look, shows the tables, and follows what changes", a
 	await context.close();
 });
 
+test("a person finds what needs a look, and what to do, in two clicks", async () => {
+	const { context, page, wrong } = await visit({ viewport: { width: 1280, height: 900 }, colorScheme: "light" });
+	await login(page);
+	await page.getByRole("link", { name: "1 rejected" }).click();
+	await page.waitForURL(`${url}/status/services?q=rejected`);
+	const services = page.getByRole("table", { name: "Services" });
+	assert.equal(await services.getByRole("rowheader").count(), 1);
+	await picture(page, "services");
+	await services.getByRole("rowheader").getByRole("link").click();
+	await page.getByText("What next: Another program has an object of this name").waitFor();
+	assert.match(await page.locator("main").textContent(), /NameTaken/);
+	await picture(page, "service");
+	await page.getByRole("link", { name: "Services" }).click();
+	await page.getByLabel("Search").fill("shop / production");
+	await page.getByRole("button", { name: "Search" }).click();
+	await page.waitForURL(/q=shop/);
+	assert.equal(await services.getByRole("rowheader").count(), 12);
+	assert.deepEqual(wrong, []);
+	await context.close();
+});
+
 for (const width of [375, 768, 1280]) {
 	for (const colorScheme of width === 768 ? ["light"] : ["light", "dark"]) {
 		test(`it fits ${width} px, ${colorScheme}`, async () => {
@@ -127,6 +148,13 @@ for (const width of [375, 768, 1280]) {
 			});
 			assert.equal(ground > ink, colorScheme === "light");
 			await picture(page, `${width}-${colorScheme}`);
+			await page.goto(`${url}/status/services`);
+			assert.ok(await overflow(page) <= 0, "the services overflow");
+			await picture(page, `services-${width}-${colorScheme}`);
+			await page.getByRole("rowheader").first().getByRole("link").click();
+			await page.getByText("Last report").waitFor();
+			assert.ok(await overflow(page) <= 0, "a service overflows");
+			await picture(page, `service-${width}-${colorScheme}`);
 			assert.deepEqual(wrong, []);
 			await context.close();
 		});

@@ -2,11 +2,17 @@ package main
 
 import (
 	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
 	"text/template"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/ops"
 )
 
 //go:embed manifests.yaml
@@ -15,27 +21,96 @@ var manifestsTemplate string
 // manifests are the values of the template.
 type manifests struct {
 	Namespace, Image string
+	// DatabaseSecret has the URL of a PostgreSQL. Empty: one replica on a SQLite file.
+	DatabaseSecret string
+	Replicas       int
+	TLSSecret      string
+	// Gateway is NAMESPACE/NAME.
+	Gateway, Hostname string
+	Monitoring        bool
 }
 
 func newManifestsCommand() *cobra.Command {
 	var values manifests
-	command := &cobra.Command{
-		Use:   "manifests",
-		Short: "Print the Kubernetes objects of the control plane as YAML",
-		Args:  program.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			// What passes here needs no quoting in YAML.
-			if err := program.CheckNamespace("namespace", values.Namespace); err != nil {
-				return &program.UsageError{Err: err}
-			}
-			parsed, err := template.New("manifests.yaml").Parse(manifestsTemplate)
-			if err != nil {
-				return err
-			}
-			return parsed.Execute(command.OutOrStdout(), values)
-		},
-	}
-	command.Flags().StringVar(&values.Namespace, "namespace", "trueup-system", "namespace of the objects")
-	program.ImageFlag(command.Flags(), &values.Image, "controlplane")
+	command := program.ManifestsCommand("Print the Kubernetes objects of the control plane as YAML", &values)
+	flags := command.Flags()
+	flags.StringVar(&values.Namespace, "namespace", "trueup-system", "namespace of the objects")
+	program.ImageFlag(flags, &values.Image, "controlplane")
+	program.ObjectFlag(flags, &values.DatabaseSecret, "database-secret",
+		"Secret whose key url has the --database of several replicas, a PostgreSQL (none: one replica on a SQLite file)")
+	flags.IntVar(&values.Replicas, "replicas", 0, "replicas; 0: two with --database-secret, and one without")
+	program.ObjectFlag(flags, &values.TLSSecret, "tls-secret",
+		"Secret of type kubernetes.io/tls with the certificate of the API (none: plain HTTP)")
+	flags.StringVar(&values.Gateway, "gateway", "",
+		"NAMESPACE/NAME of a Gateway that ends TLS and routes --hostname to the API (none). Not an Ingress: it cannot ask for the HTTP/2 that streams need up to the pods")
+	flags.StringVar(&values.Hostname, "hostname", "", "host of the route through --gateway")
+	flags.BoolVar(&values.Monitoring, "monitoring", false,
+		"add a ServiceMonitor and a PrometheusRule with the alerts, for the operator of Prometheus")
 	return command
+}
+
+var (
+	gatewayPattern  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	hostnamePattern = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+)
+
+// check returns an error for values that do not fit, with the name of the flag.
+func (m *manifests) check() error {
+	switch {
+	case m.Gateway != "" && !gatewayPattern.MatchString(m.Gateway):
+		return fmt.Errorf("--gateway: is %q, must be NAMESPACE/NAME of a Gateway", program.Shown(m.Gateway))
+	case m.Hostname != "" && !hostnamePattern.MatchString(m.Hostname) || len(m.Hostname) > 253:
+		return fmt.Errorf("--hostname: is %q, must be a host such as control.example.com", program.Shown(m.Hostname))
+	case m.Gateway != "" && m.Hostname == "":
+		return errors.New("--hostname: is not set, must be set with --gateway")
+	case m.Gateway == "" && m.Hostname != "":
+		return errors.New("--gateway: is not set, must be set with --hostname")
+	case m.Gateway != "" && m.TLSSecret != "":
+		return errors.New("--tls-secret: is set beside --gateway, must be one of them: the Gateway ends TLS")
+	case m.Replicas < 0:
+		return fmt.Errorf("--replicas: is %d, must be 1 or more, or 0 for the standard", m.Replicas)
+	case m.Replicas > 1 && m.DatabaseSecret == "":
+		return fmt.Errorf("--replicas: is %d, must be 1 without --database-secret: a SQLite file has one writer", m.Replicas)
+	}
+	return program.CheckNamespace("namespace", m.Namespace)
+}
+
+// YAML returns the objects as a stream for kubectl apply.
+func (m *manifests) YAML() (string, error) {
+	if err := m.check(); err != nil {
+		return "", err
+	}
+	if m.Replicas == 0 && m.DatabaseSecret != "" {
+		m.Replicas = 2
+	}
+	parsed, err := template.New("manifests.yaml").Funcs(template.FuncMap{
+		"text": text, "alerts": alerts,
+		"before": func(text, sep string) string { found, _, _ := strings.Cut(text, sep); return found },
+		"after":  func(text, sep string) string { _, found, _ := strings.Cut(text, sep); return found },
+	}).Parse(manifestsTemplate)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	err = parsed.Execute(&out, m)
+	return out.String(), err
+}
+
+// text returns a string as YAML, with quotes if it would be something else without them.
+func text(value string) (string, error) {
+	out, err := yaml.Marshal(value)
+	return strings.TrimSpace(string(out)), err
+}
+
+// alerts returns the groups of the rule file of the program as the spec of a PrometheusRule.
+func alerts() (string, error) {
+	file, err := ops.Alerts("controlplane")
+	if err != nil {
+		return "", err
+	}
+	_, groups, ok := strings.Cut(file, "\ngroups:")
+	if !ok {
+		return "", errors.New("the file of alerts has no groups")
+	}
+	return strings.ReplaceAll(strings.TrimSpace("groups:"+groups), "\n", "\n  "), nil
 }

@@ -53,6 +53,7 @@ var budgets = map[string]budget{
 	"cloud/kube/buffers": {limit: 160},
 	// For tests of any controller, whatever it is built on.
 	"reconcile/simtest": {},
+	"ops":               {}, // files alone
 	"snapshot":          {like: "internal/httpretry"},
 	"statesync":         {like: "internal/httpretry"},
 	// For tests of any store and server, whatever they are built on.

@@ -2,8 +2,10 @@ package program_test
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,13 +25,13 @@ resources:
 - manifests.yaml
 `
 
-// base is the program's kustomize base: what its command prints. With -update it is
-// rewritten.
-func (h habit) base(t *testing.T, path string) string {
+// base is the program's kustomize base of that name: what its command prints with these flags.
+// With -update it is rewritten.
+func (h habit) base(t *testing.T, path, name string, flags ...string) string {
 	t.Helper()
-	code, stdout, stderr := call(t, path, append([]string{"manifests"}, h.needed...)...)
+	code, stdout, stderr := call(t, path, slices.Concat([]string{"manifests"}, h.needed, flags)...)
 	require.Zero(t, code, stderr)
-	dir := filepath.Join(bases, h.name)
+	dir := filepath.Join(bases, name)
 	for file, want := range map[string]string{"kustomization.yaml": baseText, "manifests.yaml": "# Made by: make generate\n" + stdout} {
 		file = filepath.Join(dir, file)
 		if *update {
@@ -47,7 +49,7 @@ func (h habit) base(t *testing.T, path string) string {
 func (h habit) overlay(t *testing.T, path string, kubernetes *kubetest.Cluster) {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(filepath.Join(dir, "base"), os.DirFS(h.base(t, path))))
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "base"), os.DirFS(h.base(t, path, h.name))))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "overlay"), 0o755))
 	page, err := os.ReadFile("../../../docs/programs.md")
 	require.NoError(t, err)
@@ -70,4 +72,23 @@ func (h habit) overlay(t *testing.T, path string, kubernetes *kubetest.Cluster) 
 	)
 	require.NoError(t, err, out)
 	require.Contains(t, strings.Fields(out), "registry.example.com/mirror/"+h.name+":v0.1.0")
+	for name, flags := range h.bases {
+		out, err := kubernetes.Kubectl(t.Context(), "apply", "--server-side", "--dry-run=server", "--force-conflicts", "-k", h.base(t, path, name, flags...))
+		require.NoError(t, err, out)
+	}
+}
+
+// TestEachBaseIsOfAProgram finds a folder that nothing makes.
+func TestEachBaseIsOfAProgram(t *testing.T) {
+	t.Parallel()
+	var want, have []string
+	for _, h := range habits(t) {
+		want = slices.Concat(want, []string{h.name}, slices.Collect(maps.Keys(h.bases)))
+	}
+	entries, err := os.ReadDir(bases)
+	require.NoError(t, err)
+	for _, entry := range entries {
+		have = append(have, entry.Name())
+	}
+	require.ElementsMatch(t, want, have)
 }

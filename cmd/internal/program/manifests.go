@@ -43,9 +43,14 @@ func ImageFlag(flags *pflag.FlagSet, image *string, program string) {
 // AgentFlags add the flags of both agents: a ConfigMap with authorities, and a
 // PersistentVolumeClaim, which keeps what contents names.
 func AgentFlags(flags *pflag.FlagSet, authorities, stateClaim *string, contents string) {
-	flags.Var((*objectName)(authorities), "ca-config-map",
+	ObjectFlag(flags, authorities, "ca-config-map",
 		"ConfigMap with certificates of authorities that are trusted beside the usual ones, such as a private one of the control plane (none)")
-	flags.Var((*objectName)(stateClaim), "state-claim", "PersistentVolumeClaim that keeps "+contents)
+	ObjectFlag(flags, stateClaim, "state-claim", "PersistentVolumeClaim that keeps "+contents)
+}
+
+// ObjectFlag adds a flag for the name of an object of Kubernetes, which may be empty.
+func ObjectFlag(flags *pflag.FlagSet, name *string, flag, usage string) {
+	flags.Var((*objectName)(name), flag, usage)
 }
 
 // reference is an image reference that needs no quoting in YAML.

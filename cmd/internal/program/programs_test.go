@@ -47,6 +47,8 @@ type habit struct {
 	lease bool
 	// needed are the flags that its manifests have no default for.
 	needed []string
+	// bases are the further kustomize bases below deploy, each with the flags of its manifests.
+	bases map[string][]string
 	// free are the settings that take any text, flags without dashes or variables.
 	free []string
 }
@@ -73,6 +75,7 @@ func habits(t *testing.T) []habit {
 			name:      "controlplane",
 			alone:     true,
 			required:  "--admin-token-file",
+			bases:     map[string][]string{"controlplane-postgresql": {"--database-secret", "trueup-controlplane-database"}},
 			free:      []string{"database", "audit-log"}, // files that are made
 			listeners: []string{"api", "metrics"},
 			args: []string{
@@ -313,7 +316,7 @@ func (h habit) refuses(t *testing.T, path string) {
 	}
 	for _, setting := range settingsOf(t, path, "manifests") {
 		if flag := setting[0]; flag != "help" {
-			refused("--"+flag, nil, slices.Concat([]string{"manifests"}, h.needed, []string{"--" + flag, nonsense})...)
+			refused("--"+flag, nil, slices.Concat([]string{"manifests"}, h.needed, []string{"--" + flag + "=" + nonsense})...)
 		}
 	}
 	for n := 0; n < len(h.needed); n += 2 {

@@ -160,7 +160,7 @@ func TestTheProgramSaysWhatItIs(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, []string{"Namespace", "ServiceAccount", "PersistentVolumeClaim", "Deployment", "Service"}, kinds)
+	require.Equal(t, []string{"Namespace", "ServiceAccount", "PersistentVolumeClaim", "Deployment", "Service", "NetworkPolicy"}, kinds)
 	for _, part := range []string{"runAsNonRoot: true", "readinessProbe:", "livenessProbe:", "image: registry.example.com/cp:1", "namespace: elsewhere"} {
 		require.Contains(t, printed.stdout, part)
 	}
@@ -173,41 +173,48 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		env, args []string
 		says      string
 	}{
-		"no admin token":          {nil, nil, "--admin-token-file: is not set, must be a file"},
-		"no token file":           {nil, []string{"--admin-token-file", "/nowhere"}, `--admin-token-file: is "/nowhere", must be a file that can be read: no such file or directory`},
-		"a short token":           {nil, []string{"--admin-token-file", short}, "5 bytes"},
-		"a weak token":            {nil, []string{"--admin-token-file", writeFile(t, strings.Repeat("0", 40))}, "is weak"},
-		"a short token by env":    {[]string{"TRUEUP_CONTROLPLANE_ADMIN_TOKEN_FILE=" + short}, nil, "TRUEUP_CONTROLPLANE_ADMIN_TOKEN_FILE: "},
-		"a token of two words":    {nil, []string{"--admin-token-file", writeFile(t, adminToken+" "+adminToken)}, "spaces"},
-		"an unknown flag":         {nil, []string{"--colour"}, "--colour"},
-		"an unknown command":      {nil, []string{"dance"}, `"dance"`},
-		"an argument too many":    {nil, []string{"version", "please"}, `"please"`},
-		"a retention of sums":     {nil, []string{"--usage-retention", "71h"}, "--usage-retention: is 71h0m0s, must be at least 72h0m0s"},
-		"a retention":             {nil, []string{"--snapshot-retention", "47h"}, "--snapshot-retention: is 47h0m0s, must be at least 48h0m0s"},
-		"a log level":             {nil, []string{"--log-level", "loud"}, "--log-level"},
-		"a log level by env":      {[]string{"TRUEUP_CONTROLPLANE_LOG_LEVEL=loud"}, nil, "TRUEUP_CONTROLPLANE_LOG_LEVEL"},
-		"a URL of PostgreSQL":     {nil, []string{"--database", "postgres://user:pass-word@host:port/db", "--admin-token-file", token}, "the name of the database is not valid"},
-		"another database":        {nil, []string{"--database", "mysql://user:pass-word@host/db", "--admin-token-file", token}, "--database"},
-		"a database nowhere":      {nil, []string{"--database", "/none/db", "--admin-token-file", token}, `--database: is "/none/db", must be a file, in a folder that exists: no such file or directory`},
-		"a folder as database":    {nil, []string{"--database", "/", "--admin-token-file", token}, `--database: is "/", must be a file, in a folder that exists: is a directory`},
-		"a database in a file":    {nil, []string{"--database", token + "/db", "--admin-token-file", token}, "must be a file, in a folder that exists: not a directory"},
-		"keys nowhere":            {nil, []string{"--var-group-keys-file", "/none", "--admin-token-file", token}, `--var-group-keys-file: is "/none", must be a file that can be read: no such file or directory`},
-		"a certificate nowhere":   {nil, []string{"--tls-cert-file", "/none", "--tls-private-key-file", "/none", "--admin-token-file", token}, `--tls-cert-file: is "/none", must be a file that can be read: no such file or directory`},
-		"an address twice":        {nil, []string{"--listen", ":8080", "--metrics-bind-address", "[::]:8080"}, `--metrics-bind-address: is "[::]:8080", must be another address`},
-		"an address":              {nil, []string{"--listen", "8080"}, "--listen"},
-		"a metrics address":       {nil, []string{"--metrics-bind-address", "localhost"}, "--metrics-bind-address"},
-		"a certificate alone":     {nil, []string{"--admin-token-file", token, "--tls-cert-file", token}, "--tls-private-key-file"},
-		"a key alone":             {nil, []string{"--admin-token-file", token, "--tls-private-key-file", token}, "--tls-cert-file"},
-		"a certificate that's no": {nil, []string{"--admin-token-file", token, "--tls-cert-file", token, "--tls-private-key-file", token}, "--tls-cert-file"},
-		"keys that are none":      {nil, []string{"--admin-token-file", token, "--var-group-keys-file", writeFile(t, "one pass-word\n")}, "line 1: the key is not 32 bytes"},
-		"keys by env":             {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=pass-word"}, []string{"--admin-token-file", token}, "TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS: line 1"},
-		"keys twice":              {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=x"}, []string{"--admin-token-file", token, "--var-group-keys-file", token}, "--var-group-keys-file: is set beside TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS"},
-		"a role":                  {nil, []string{"--admin-token-file", writeFile(t, "role=boss "+adminToken)}, `line 1 of `},
-		"two people of what":      {nil, []string{"--admin-token-file", token, "--second-person", "delete"}, `--second-person: is "delete", must be some of allow-mass-delete, new-epoch, abandon`},
-		"two people of one":       {nil, []string{"--admin-token-file", token, "--second-person", "abandon"}, "needs two administrators with names in --admin-token-file, and it has 0"},
-		"two people, one expired": {nil, []string{"--admin-token-file", writeFile(t, "name=a "+adminToken+"\nname=b expires=2020-01-01 9b1c6f0e2d7a48538c4e17f6a0d3b592"), "--second-person", "abandon"}, "and it has 1"},
-		"two people, one reader":  {nil, []string{"--admin-token-file", writeFile(t, "name=a "+adminToken+"\nname=b role=reader 9b1c6f0e2d7a48538c4e17f6a0d3b592"), "--second-person", "abandon"}, "and it has 1"},
-		"manifests of nonsense":   {nil, []string{"manifests", "--namespace", "a: b"}, "--namespace"},
+		"no admin token":            {nil, nil, "--admin-token-file: is not set, must be a file"},
+		"no token file":             {nil, []string{"--admin-token-file", "/nowhere"}, `--admin-token-file: is "/nowhere", must be a file that can be read: no such file or directory`},
+		"a short token":             {nil, []string{"--admin-token-file", short}, "5 bytes"},
+		"a weak token":              {nil, []string{"--admin-token-file", writeFile(t, strings.Repeat("0", 40))}, "is weak"},
+		"a short token by env":      {[]string{"TRUEUP_CONTROLPLANE_ADMIN_TOKEN_FILE=" + short}, nil, "TRUEUP_CONTROLPLANE_ADMIN_TOKEN_FILE: "},
+		"a token of two words":      {nil, []string{"--admin-token-file", writeFile(t, adminToken+" "+adminToken)}, "spaces"},
+		"an unknown flag":           {nil, []string{"--colour"}, "--colour"},
+		"an unknown command":        {nil, []string{"dance"}, `"dance"`},
+		"an argument too many":      {nil, []string{"version", "please"}, `"please"`},
+		"a retention of sums":       {nil, []string{"--usage-retention", "71h"}, "--usage-retention: is 71h0m0s, must be at least 72h0m0s"},
+		"a retention":               {nil, []string{"--snapshot-retention", "47h"}, "--snapshot-retention: is 47h0m0s, must be at least 48h0m0s"},
+		"a log level":               {nil, []string{"--log-level", "loud"}, "--log-level"},
+		"a log level by env":        {[]string{"TRUEUP_CONTROLPLANE_LOG_LEVEL=loud"}, nil, "TRUEUP_CONTROLPLANE_LOG_LEVEL"},
+		"a URL of PostgreSQL":       {nil, []string{"--database", "postgres://user:pass-word@host:port/db", "--admin-token-file", token}, "the name of the database is not valid"},
+		"another database":          {nil, []string{"--database", "mysql://user:pass-word@host/db", "--admin-token-file", token}, "--database"},
+		"a database nowhere":        {nil, []string{"--database", "/none/db", "--admin-token-file", token}, `--database: is "/none/db", must be a file, in a folder that exists: no such file or directory`},
+		"a folder as database":      {nil, []string{"--database", "/", "--admin-token-file", token}, `--database: is "/", must be a file, in a folder that exists: is a directory`},
+		"a database in a file":      {nil, []string{"--database", token + "/db", "--admin-token-file", token}, "must be a file, in a folder that exists: not a directory"},
+		"keys nowhere":              {nil, []string{"--var-group-keys-file", "/none", "--admin-token-file", token}, `--var-group-keys-file: is "/none", must be a file that can be read: no such file or directory`},
+		"a certificate nowhere":     {nil, []string{"--tls-cert-file", "/none", "--tls-private-key-file", "/none", "--admin-token-file", token}, `--tls-cert-file: is "/none", must be a file that can be read: no such file or directory`},
+		"an address twice":          {nil, []string{"--listen", ":8080", "--metrics-bind-address", "[::]:8080"}, `--metrics-bind-address: is "[::]:8080", must be another address`},
+		"an address":                {nil, []string{"--listen", "8080"}, "--listen"},
+		"a metrics address":         {nil, []string{"--metrics-bind-address", "localhost"}, "--metrics-bind-address"},
+		"a certificate alone":       {nil, []string{"--admin-token-file", token, "--tls-cert-file", token}, "--tls-private-key-file"},
+		"a key alone":               {nil, []string{"--admin-token-file", token, "--tls-private-key-file", token}, "--tls-cert-file"},
+		"a certificate that's no":   {nil, []string{"--admin-token-file", token, "--tls-cert-file", token, "--tls-private-key-file", token}, "--tls-cert-file"},
+		"keys that are none":        {nil, []string{"--admin-token-file", token, "--var-group-keys-file", writeFile(t, "one pass-word\n")}, "line 1: the key is not 32 bytes"},
+		"keys by env":               {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=pass-word"}, []string{"--admin-token-file", token}, "TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS: line 1"},
+		"keys twice":                {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=x"}, []string{"--admin-token-file", token, "--var-group-keys-file", token}, "--var-group-keys-file: is set beside TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS"},
+		"a role":                    {nil, []string{"--admin-token-file", writeFile(t, "role=boss "+adminToken)}, `line 1 of `},
+		"two people of what":        {nil, []string{"--admin-token-file", token, "--second-person", "delete"}, `--second-person: is "delete", must be some of allow-mass-delete, new-epoch, abandon`},
+		"two people of one":         {nil, []string{"--admin-token-file", token, "--second-person", "abandon"}, "needs two administrators with names in --admin-token-file, and it has 0"},
+		"two people, one expired":   {nil, []string{"--admin-token-file", writeFile(t, "name=a "+adminToken+"\nname=b expires=2020-01-01 9b1c6f0e2d7a48538c4e17f6a0d3b592"), "--second-person", "abandon"}, "and it has 1"},
+		"two people, one reader":    {nil, []string{"--admin-token-file", writeFile(t, "name=a "+adminToken+"\nname=b role=reader 9b1c6f0e2d7a48538c4e17f6a0d3b592"), "--second-person", "abandon"}, "and it has 1"},
+		"manifests of nonsense":     {nil, []string{"manifests", "--namespace", "a: b"}, "--namespace"},
+		"manifests, two on a file":  {nil, []string{"manifests", "--replicas", "2"}, "--replicas: is 2, must be 1 without --database-secret"},
+		"manifests, less than one":  {nil, []string{"manifests", "--database-secret", "a", "--replicas", "-1"}, "--replicas: is -1, must be 1 or more"},
+		"manifests, no hostname":    {nil, []string{"manifests", "--gateway", "a/b"}, "--hostname: is not set, must be set with --gateway"},
+		"manifests, no gateway":     {nil, []string{"manifests", "--hostname", "a.b"}, "--gateway: is not set, must be set with --hostname"},
+		"manifests, TLS twice":      {nil, []string{"manifests", "--gateway", "a/b", "--hostname", "a.b", "--tls-secret", "c"}, "--tls-secret: is set beside --gateway"},
+		"manifests, half a gateway": {nil, []string{"manifests", "--gateway", "b", "--hostname", "a.b"}, `--gateway: is "b", must be NAMESPACE/NAME of a Gateway`},
+		"manifests, an address":     {nil, []string{"manifests", "--gateway", "a/b", "--hostname", "https://a.b"}, `--hostname: is "https://a.b", must be a host such as`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := execute(t, program, test.env, test.args...)
@@ -309,7 +316,9 @@ func TestAnAddressInUseEndsWithCodeOne(t *testing.T) {
 	require.Contains(t, got.stderr, taken.Addr().String())
 }
 
-func TestTheAPISpeaksTLS(t *testing.T) {
+// selfSigned returns a certificate for 127.0.0.1, which is its own authority, and its key, in PEM.
+func selfSigned(t *testing.T) (certPEM, keyPEM string) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
@@ -321,7 +330,12 @@ func TestTheAPISpeaksTLS(t *testing.T) {
 	require.NoError(t, err)
 	keyBytes, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyBytes}))
+}
+
+func TestTheAPISpeaksTLS(t *testing.T) {
+	certPEM, keyPEM := selfSigned(t)
 	p := serveProcess(
 		t,
 		binary(t),
@@ -332,12 +346,12 @@ func TestTheAPISpeaksTLS(t *testing.T) {
 		"--admin-token-file",
 		writeFile(t, adminToken),
 		"--tls-cert-file",
-		writeFile(t, string(certPEM)),
+		writeFile(t, certPEM),
 		"--tls-private-key-file",
-		writeFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyBytes}))),
+		writeFile(t, keyPEM),
 	)
 	roots := x509.NewCertPool()
-	require.True(t, roots.AppendCertsFromPEM(certPEM))
+	require.True(t, roots.AppendCertsFromPEM([]byte(certPEM)))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	defer client.CloseIdleConnections()
 	status, body := request(t, client, "GET", "https://"+p.address+"/api/v1/admin/clusters", adminToken, "")

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"database/sql"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -83,6 +86,128 @@ func TestADatabaseOfANewerVersionIsLeftAlone(t *testing.T) {
 	path := filled(t)
 	require.NoError(t, raw(t, path, "PRAGMA user_version = 99").Close())
 	requireNotOpened(t, path, db.ErrNewerSchema, "run the newer version")
+}
+
+// opener opens one database again and again, as programs with other migrations do.
+type opener func(fs.FS) (*db.Database, error)
+
+func openers(t *testing.T) map[string]opener {
+	t.Helper()
+	path, url := filepath.Join(t.TempDir(), "trueup.db"), pgtest.NewDatabase(t)
+	return map[string]opener{
+		"SQLite": func(known fs.FS) (*db.Database, error) { return db.SQLite{Path: path}.Knowing(known).Open(t.Context()) },
+		"PostgreSQL": func(known fs.FS) (*db.Database, error) {
+			return db.PostgreSQL{URL: url}.Knowing(known).Open(t.Context())
+		},
+	}
+}
+
+// later returns the migrations of a later version of this program.
+func later(t *testing.T, more ...string) fs.FS {
+	t.Helper()
+	all := fstest.MapFS{}
+	names, err := fs.Glob(db.Migrations(), "migrations/*.sql")
+	require.NoError(t, err)
+	for _, name := range names {
+		text, err := fs.ReadFile(db.Migrations(), name)
+		require.NoError(t, err)
+		all[name] = &fstest.MapFile{Data: text}
+	}
+	for n, text := range more {
+		all[fmt.Sprintf("migrations/9%03d.sql", n)] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return all
+}
+
+// TestAProgramUsesANewerSchemaThatOnlyAdds goes forth and back: what the newer program wrote is
+// there after each step, and the older one neither takes its tables away nor forgets that they
+// are there.
+func TestAProgramUsesANewerSchemaThatOnlyAdds(t *testing.T) {
+	first := "-- expands\nALTER TABLE clusters ADD COLUMN colour TEXT NOT NULL DEFAULT 'none';"
+	second := "-- expands\nCREATE TABLE colours (id TEXT NOT NULL PRIMARY KEY);"
+	last := "ALTER TABLE clusters DROP COLUMN colour;"
+	now, next, afterNext := later(t), later(t, first), later(t, first, second)
+	contracted := later(t, first, second, last)
+	for name, open := range openers(t) {
+		t.Run(name, func(t *testing.T) {
+			inserted := 0
+			use := func(known fs.FS, statements ...string) {
+				t.Helper()
+				database, err := open(known)
+				require.NoError(t, err)
+				require.NoError(t, database.Write(t.Context(), func(tx *db.Tx) error {
+					inserted++
+					_, err := tx.ExecContext(t.Context(), insert, fmt.Sprint(inserted))
+					for _, statement := range statements {
+						if err == nil {
+							_, err = tx.ExecContext(t.Context(), statement)
+						}
+					}
+					return err
+				}))
+				var count int
+				require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
+					return tx.QueryRowContext(t.Context(), `SELECT count(*) FROM clusters`).Scan(&count)
+				}))
+				require.Equal(t, inserted, count)
+				require.NoError(t, database.Close())
+			}
+			use(now)
+			use(next, `UPDATE clusters SET colour = 'red'`)
+			use(now)
+			use(next, `UPDATE clusters SET colour = 'blue' WHERE colour = 'none'`)
+			use(afterNext, `INSERT INTO colours VALUES ('red')`)
+			use(next)
+			use(now)
+			use(afterNext, `DELETE FROM colours WHERE id = 'red'`)
+			use(contracted)
+			for _, known := range []fs.FS{now, next, afterNext} {
+				_, err := open(known)
+				require.ErrorIs(t, err, db.ErrNewerSchema)
+				require.ErrorContains(t, err, "run the newer version")
+			}
+			use(contracted, `DELETE FROM colours`)
+		})
+	}
+}
+
+// TestAMigrationThatSaysSoOnlyAdds looks at each statement of the migrations with the line
+// "-- expands", and at some that lie.
+func TestAMigrationThatSaysSoOnlyAdds(t *testing.T) {
+	adds := regexp.MustCompile(`(?is)^(CREATE TABLE \w+ \(.*\)|CREATE INDEX \w+ ON .*|ALTER TABLE \w+ ADD COLUMN \w+ \w+( (NOT NULL )?DEFAULT \S+| NULL)?)$`)
+	onlyAdds := func(text string) bool {
+		if !strings.HasPrefix(text, "-- expands\n") {
+			return true
+		}
+		for statement := range strings.SplitSeq(regexp.MustCompile(`(?m)--.*$`).ReplaceAllString(text, ""), ";") {
+			if statement = strings.TrimSpace(statement); statement != "" && !adds.MatchString(statement) {
+				return false
+			}
+		}
+		return true
+	}
+	names, err := fs.Glob(db.Migrations(), "migrations/*.sql")
+	require.NoError(t, err)
+	for _, name := range names {
+		text, err := fs.ReadFile(db.Migrations(), name)
+		require.NoError(t, err)
+		require.True(t, onlyAdds(string(text)), "%s says -- expands, and does more than add", name)
+	}
+	for text, want := range map[string]bool{
+		"ALTER TABLE a DROP COLUMN b;":                                       false,
+		"ALTER TABLE a ADD COLUMN b TEXT NOT NULL;":                          false,
+		"ALTER TABLE a ADD COLUMN b TEXT NOT NULL DEFAULT '' UNIQUE;":        false,
+		"ALTER TABLE a RENAME COLUMN b TO c;":                                false,
+		"CREATE UNIQUE INDEX a ON b (c);":                                    false,
+		"CREATE TABLE a (b TEXT);\nDROP TABLE c;":                            false,
+		"UPDATE a SET b = c;":                                                false,
+		"-- why\nCREATE TABLE a (\n    b TEXT NOT NULL PRIMARY KEY -- c\n);": true,
+		"ALTER TABLE a ADD COLUMN b TEXT NOT NULL DEFAULT '';":               true,
+		"ALTER TABLE a ADD COLUMN b BIGINT NULL;\nCREATE INDEX c ON a (b);":  true,
+	} {
+		require.Equal(t, want, onlyAdds("-- expands\n"+text), text)
+		require.True(t, onlyAdds(text), "it does not say so")
+	}
 }
 
 func TestADamagedDatabaseIsNotOpened(t *testing.T) {

@@ -27,7 +27,8 @@ type PostgreSQL struct {
 	// schema.
 	URL string
 
-	existing bool // or it is an error
+	existing   bool  // or it is an error
+	migrations fs.FS // nil: those of this program
 }
 
 // ErrBadURL is a name of a database that cannot be one.
@@ -87,7 +88,15 @@ func (c PostgreSQL) migrate(ctx context.Context, db *sql.DB) error {
 			return ErrEmpty
 		}
 	}
-	return migratePostgreSQL(ctx, db)
+	known, err := readSchema(c.migrations)
+	if err != nil {
+		return err
+	}
+	err = migratePostgreSQL(ctx, db, known)
+	if errors.Is(err, ErrNewerSchema) {
+		return fmt.Errorf("%w: run the newer version or choose another database", err)
+	}
+	return err
 }
 
 // placeOf returns where a database is, from what [checkPostgreSQL] has let pass. The user is
@@ -103,11 +112,7 @@ func placeOf(config *pgconn.Config) string {
 }
 
 // migratePostgreSQL runs the missing migrations, while other control planes wait.
-func migratePostgreSQL(ctx context.Context, db *sql.DB) error {
-	known, err := fs.Glob(migrations, "migrations/*.sql")
-	if err != nil {
-		return err
-	}
+func migratePostgreSQL(ctx context.Context, db *sql.DB, known schema) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -124,23 +129,11 @@ func migratePostgreSQL(ctx context.Context, db *sql.DB) error {
 	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM controlplane_schema`).Scan(&version); err != nil {
 		return err
 	}
-	if version > len(known) {
-		return fmt.Errorf(
-			"%w (schema %d, this program knows %d): run the newer version or choose another database",
-			ErrNewerSchema,
-			version,
-			len(known),
-		)
+	if err := known.migrate(ctx, tx, version); err != nil {
+		return err
 	}
-	for at, name := range known[version:] {
-		text, err := migrations.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, string(text)); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO controlplane_schema (version) VALUES ($1)`, version+at+1); err != nil {
+	for version++; version <= len(known); version++ {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO controlplane_schema (version) VALUES ($1)`, version); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,13 +26,10 @@ var (
 	ErrEmpty = errors.New("no control plane has made it")
 	// ErrCorrupt is a file that is damaged.
 	ErrCorrupt = errors.New("damaged")
-	// ErrNewerSchema is a file that was written by a newer version of this
-	// program.
+	// ErrNewerSchema is a database whose schema a newer version of this program has
+	// made, in a way that this one cannot use.
 	ErrNewerSchema = errors.New("written by a newer version")
 )
-
-//go:embed migrations/*.sql
-var migrations embed.FS
 
 // applicationID marks a file as ours; it spells TRUP.
 const applicationID = 0x54525550
@@ -53,7 +49,8 @@ type SQLite struct {
 	// lock. Zero: 5 s.
 	BusyTimeout time.Duration
 
-	existing bool // or it is an error
+	existing   bool  // or it is an error
+	migrations fs.FS // nil: those of this program
 }
 
 // Open checks the file, brings its schema up to date and returns the store.
@@ -118,7 +115,7 @@ func (c SQLite) open(ctx context.Context) (*Database, error) {
 		reader: reader, writer: writer, classify: classifySQLite, bind: asIs,
 		reading: sql.TxOptions{ReadOnly: true},
 	}
-	if err := prepareSQLite(ctx, writer, c.existing); err != nil {
+	if err := c.prepare(ctx, writer); err != nil {
 		return nil, errors.Join(classifySQLite(err), store.Close())
 	}
 	store.Log = &sqlstore.Store{DB: writer, ReadDB: reader, Dialect: sqlstore.SQLite}
@@ -132,9 +129,9 @@ func (c SQLite) open(ctx context.Context) (*Database, error) {
 	return store, nil
 }
 
-// prepareSQLite checks that the file is ours before it changes it.
-func prepareSQLite(ctx context.Context, db *sql.DB, existing bool) error {
-	known, err := fs.Glob(migrations, "migrations/*.sql")
+// prepare checks that the file is ours before it changes it.
+func (c SQLite) prepare(ctx context.Context, db *sql.DB) error {
+	known, err := readSchema(c.migrations)
 	if err != nil {
 		return err
 	}
@@ -144,28 +141,24 @@ func prepareSQLite(ctx context.Context, db *sql.DB, existing bool) error {
 	}
 	// It has no effect after Commit.
 	defer func() { _ = tx.Rollback() }()
-	version, err := checkSQLite(ctx, tx, len(known))
+	version, err := checkSQLite(ctx, tx)
 	switch {
 	case err != nil:
 		return err
-	case existing && version == 0:
+	case c.existing && version == 0:
 		return ErrEmpty
 	}
-	for _, name := range known[version:] {
-		text, err := migrations.ReadFile(name)
-		if err != nil {
+	if err := known.migrate(ctx, tx, version); err != nil {
+		return err
+	}
+	if version < len(known) {
+		// PRAGMA takes no parameters; both values are ours.
+		if _, err := tx.ExecContext(
+			ctx,
+			fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, len(known)),
+		); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, string(text)); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	// PRAGMA takes no parameters; both values are ours.
-	if _, err := tx.ExecContext(
-		ctx,
-		fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, len(known)),
-	); err != nil {
-		return err
 	}
 	if err := tx.Commit(); err != nil {
 		return err
@@ -181,7 +174,7 @@ func prepareSQLite(ctx context.Context, db *sql.DB, existing bool) error {
 }
 
 // checkSQLite returns how many migrations the file has.
-func checkSQLite(ctx context.Context, tx *sql.Tx, known int) (int, error) {
+func checkSQLite(ctx context.Context, tx *sql.Tx) (int, error) {
 	var application, version, objects int
 	for _, value := range []struct {
 		query  string
@@ -201,8 +194,6 @@ func checkSQLite(ctx context.Context, tx *sql.Tx, known int) (int, error) {
 		return 0, nil
 	case application != applicationID:
 		return 0, fmt.Errorf("%w (application id %#x)", ErrForeign, application)
-	case version > known:
-		return 0, fmt.Errorf("%w (schema %d, this program knows %d)", ErrNewerSchema, version, known)
 	case version < 0:
 		return 0, fmt.Errorf("%w (schema %d)", ErrCorrupt, version)
 	}

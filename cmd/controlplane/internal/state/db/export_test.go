@@ -1,0 +1,18 @@
+package db
+
+import "io/fs"
+
+// Knowing returns c for a program with other migrations, in the folder migrations of files.
+func (c SQLite) Knowing(files fs.FS) SQLite {
+	c.migrations = files
+	return c
+}
+
+// Knowing returns c for a program with other migrations, in the folder migrations of files.
+func (c PostgreSQL) Knowing(files fs.FS) PostgreSQL {
+	c.migrations = files
+	return c
+}
+
+// Migrations are those of this program.
+func Migrations() fs.FS { return migrations }

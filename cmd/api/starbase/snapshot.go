@@ -88,13 +88,19 @@ func (s *Snapshot) Validate(clusterID string, now time.Time) (taken time.Time, f
 	return taken, v
 }
 
-// DecodeSnapshot reads one record. A member that a record does not have, such as the
-// customer_id of old, is an error.
+// DecodeSnapshot reads one record. A member that this version does not know is left out: the
+// agent may be newer. The customer_id of old is an error.
 func DecodeSnapshot(text []byte) (s Snapshot, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	err = decoder.Decode(&s)
-	return s, err
+	var old struct {
+		CustomerID json.RawMessage `json:"customer_id"`
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, err
+	}
+	if bytes.Contains(text, []byte(`"customer_id"`)) && json.Unmarshal(text, &old) == nil && old.CustomerID != nil {
+		return s, errors.New(`json: unknown field "customer_id"`)
+	}
+	return s, nil
 }
 
 // SnapshotBatch is the body of POST /api/v1/clusters/{cluster_id}/snapshots.

@@ -43,16 +43,6 @@ func bodyOf(w http.ResponseWriter, r *http.Request) (*bufio.Reader, error) {
 // have are refused by name, and so is text that is not UTF-8 or has half a surrogate pair:
 // encoding/json would take another text for it.
 func Decode(w http.ResponseWriter, r *http.Request, target any, strict bool) error {
-	return decode(w, r, target, strict, strict)
-}
-
-// DecodeBatch is a strict [Decode] for a batch of records, of which one that is wrong must
-// not refuse the others: text that is not UTF-8 is replaced, as encoding/json does it.
-func DecodeBatch(w http.ResponseWriter, r *http.Request, target any) error {
-	return decode(w, r, target, true, false)
-}
-
-func decode(w http.ResponseWriter, r *http.Request, target any, strict, text bool) error {
 	body, err := bodyOf(w, r)
 	if err != nil {
 		return err
@@ -65,7 +55,7 @@ func decode(w http.ResponseWriter, r *http.Request, target any, strict, text boo
 		return malformed("the body is not a JSON object")
 	}
 	var from io.Reader = body
-	if text {
+	if strict {
 		all, err := io.ReadAll(body)
 		if err != nil {
 			return Describe(err)
@@ -76,9 +66,6 @@ func decode(w http.ResponseWriter, r *http.Request, target any, strict, text boo
 		return decodeExactly(all, target)
 	}
 	decoder := json.NewDecoder(from)
-	if strict {
-		decoder.DisallowUnknownFields()
-	}
 	if err := decoder.Decode(target); err != nil {
 		return Describe(err)
 	}

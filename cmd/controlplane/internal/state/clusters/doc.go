@@ -65,8 +65,8 @@
 // POST /api/v1/clusters/{cluster_id}/snapshots stores billing records, each snapshot_id
 // once, in one transaction with its answer: how many were accepted, how many were there
 // before, and which are rejected with the reason. A batch in which no record is right is
-// refused with 400, one of more than 5,000 records or 8 MiB with 413. A record with an
-// unknown member, of another cluster's project, of a time more than 5 minutes ahead or 48
+// refused with 400, one of more than 5,000 records or 8 MiB with 413. A record with the
+// customer_id of old, of another cluster's project, of a time more than 5 minutes ahead or 48
 // hours ago is not right. Package usage sums what is stored, and removes it once it is old,
 // also when its cluster is removed before.
 //

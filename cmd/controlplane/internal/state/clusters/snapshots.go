@@ -35,7 +35,7 @@ type TakenSnapshot struct {
 func (s *Server) postSnapshots(w http.ResponseWriter, r *http.Request) error {
 	clusterID := r.PathValue("cluster_id")
 	var batch starbase.SnapshotBatch
-	if err := adminapi.DecodeBatch(w, r, &batch); err != nil {
+	if err := adminapi.Decode(w, r, &batch, false); err != nil {
 		return err
 	}
 	if batch.Snapshots == nil {

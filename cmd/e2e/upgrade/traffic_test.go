@@ -44,6 +44,12 @@ type traffic struct {
 	mu sync.Mutex
 	// wanted are the images that a write was confirmed for.
 	services, deployments map[string]string
+	// billed are the records that were accepted, and perhaps is how many of them were sent while
+	// mixed: a program that does not sum records serves beside one that does, and what it takes
+	// is in no sum. That ends when lastRelease sums.
+	billed  []starbase.Snapshot
+	perhaps int
+	mixed   bool
 	// done counts what was answered, by kind.
 	done map[string]int
 	// wrong is each answer that no retry excuses.
@@ -139,6 +145,7 @@ func (l *traffic) start() {
 		for n := 0; l.writing.Err() == nil; n++ {
 			l.putService(n)
 			l.putDeployment(n)
+			l.bill(n)
 			l.pause()
 		}
 	})
@@ -176,6 +183,53 @@ func (l *traffic) putDeployment(n int) {
 		defer l.mu.Unlock()
 		l.deployments[id] = image
 	}
+}
+
+// bill sends a billing record, again until it is accepted or known.
+func (l *traffic) bill(n int) {
+	record := starbase.Snapshot{
+		WorkspaceID: workspace, ProjectID: projectID, Environment: "production", ServiceID: fmt.Sprintf("dddddddd-0000-4000-8000-%012d", n%things),
+		PodID: fmt.Sprint("pod-", n), Tier: "nova", Phase: "Running", ClusterID: clusterID, CPUMillis: 250, MemoryBytes: 1 << 30,
+		SnapshotTimestamp: time.Now().UTC().Truncate(time.Minute).Format(time.RFC3339),
+	}
+	record.SnapshotID = record.ID()
+	mixed := l.isMixed()
+	answer := l.send(record)
+	if answer == nil {
+		return
+	}
+	mixed = mixed || l.isMixed()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.billed = append(l.billed, record)
+	if mixed {
+		l.perhaps++
+	}
+	if len(answer.Rejected) > 0 {
+		l.wrong = append(l.wrong, fmt.Sprint(answer.Rejected))
+	}
+}
+
+func (l *traffic) isMixed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mixed
+}
+
+func (l *traffic) setMixed(mixed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mixed = mixed
+}
+
+func (l *traffic) send(records ...starbase.Snapshot) *starbase.SnapshotReceipt {
+	body, _ := json.Marshal(map[string]any{"snapshots": records}) // of plain fields
+	answer := l.try("record sent", http.MethodPost, "/api/v1/clusters/"+clusterID+"/snapshots", l.clusterToken, string(body))
+	var receipt starbase.SnapshotReceipt
+	if answer == nil || json.Unmarshal(answer, &receipt) != nil {
+		return nil
+	}
+	return &receipt
 }
 
 // agent takes the desired state of the cluster and reports it, as an agent does.
@@ -252,7 +306,7 @@ func (l *traffic) take(m *ctrlv1.DeploymentState) {
 // goesOn waits until each part was answered ten times more.
 func (l *traffic) goesOn(step int) {
 	l.t.Helper()
-	kinds := []string{"service written", "deployment written", "state taken", "status reported", "change streamed"}
+	kinds := []string{"record sent", "service written", "deployment written", "state taken", "status reported", "change streamed"}
 	l.mu.Lock()
 	before := maps.Clone(l.done)
 	l.mu.Unlock()
@@ -288,6 +342,19 @@ func (l *traffic) finish() {
 		defer l.mu.Unlock()
 		return maps.Equal(l.deployments, l.streamed)
 	})
+	require.Equal(l.t, &starbase.SnapshotReceipt{Duplicates: len(l.billed), Rejected: []starbase.RejectedSnapshot{}}, l.send(l.billed...), "each record is there")
+	status, answer, err := l.ask(http.MethodGet, l.url+"/api/v1/admin/usage?by=cluster", controlplanetest.AdminToken, "")
+	require.NoError(l.t, err)
+	require.Equal(l.t, http.StatusOK, status, string(answer))
+	var sums struct {
+		Usage []struct {
+			PodMinutes int `json:"pod_minutes"`
+		}
+	}
+	require.NoError(l.t, json.Unmarshal(answer, &sums))
+	require.Len(l.t, sums.Usage, 1)
+	require.LessOrEqual(l.t, sums.Usage[0].PodMinutes, len(l.billed))
+	require.GreaterOrEqual(l.t, sums.Usage[0].PodMinutes, len(l.billed)-l.perhaps)
 	l.end()
 }
 

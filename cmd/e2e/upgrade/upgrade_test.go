@@ -136,12 +136,14 @@ func sideBySide(t *testing.T, v versions) {
 	load.start()
 	for step, path := range []string{v.now, v.now, v.next, v.next, v.now, v.now} {
 		load.goesOn(step)
+		load.setMixed(step < 2)
 		add(path)
 		load.goesOn(step)
 		// It ends as a rollout ends it; the requests that come meanwhile are refused.
 		require.NoError(t, serving[0].Stop(time.Minute), serving[0].Tail())
 		balancer.Remove(serving[0].address)
 		serving = serving[1:]
+		load.setMixed(step == 0)
 	}
 	load.goesOn(-1)
 	load.finish()

@@ -3,9 +3,12 @@ package upgrade_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
@@ -68,6 +72,66 @@ func (r *replicas) start(path string) replica {
 	return one
 }
 
+// agents are those of a cluster and of a region, which run.
+type agents []*process.Process
+
+// agents starts the ones beside the control plane at path.
+func (r *replicas) agents(path, kubeconfig string, load *traffic) agents {
+	r.t.Helper()
+	dir, port := r.t.TempDir(), func() string {
+		found, err := process.Port(r.t.Context())
+		require.NoError(r.t, err)
+		return strconv.Itoa(found)
+	}
+	var all agents
+	for name, env := range map[string][]string{
+		"shuttle": {
+			"STARFORM_STARBASE_URL=" + load.url, "STARFORM_CLUSTER_ID=" + clusterID, "STARFORM_REGION=nyc3", "STARFORM_LEADER_ELECTION=false",
+			"STARFORM_AUTH_TOKEN_FILE=" + write(r.t, dir, "token", load.clusterToken), "STARFORM_METRICS_ADDR=127.0.0.1:" + port(),
+		},
+		"krane": {
+			"KRANE_INSTANCE_ID=krane-1", "KRANE_CLUSTER_REGION=eu-1", "KRANE_CONTROL_URL=" + load.url, "KRANE_CONTROL_TOKEN=" + load.regionToken,
+			"KRANE_RPC_PORT=" + port(),
+		},
+	} {
+		r.started++
+		p, err := r.children.Run(fmt.Sprintf("%d-%s", r.started, name), filepath.Join(filepath.Dir(path), name), env, "--kubeconfig", kubeconfig)
+		require.NoError(r.t, err)
+		all = append(all, p)
+	}
+	return all
+}
+
+// run requires that none has ended.
+func (a agents) run(t *testing.T) bool {
+	t.Helper()
+	for _, p := range a {
+		select {
+		case <-p.Exited():
+			t.Fatal(p.Tail())
+		default:
+		}
+	}
+	return true
+}
+
+func (a agents) stop(t *testing.T) {
+	t.Helper()
+	for _, p := range a {
+		require.NoError(t, p.Stop(time.Minute), p.Tail())
+	}
+}
+
+func (a agents) tail() string { return a[0].Tail() + "\n" + a[1].Tail() }
+
+// images are those of all workloads, sorted.
+func images(t *testing.T, kubernetes *kubetest.Cluster) []string {
+	t.Helper()
+	out, err := kubernetes.Kubectl(t.Context(), "get", "deployments,replicasets", "-A", "-o", "jsonpath={.items[*].spec.template.spec.containers[0].image}")
+	require.NoError(t, err)
+	return slices.Sorted(slices.Values(strings.Fields(out)))
+}
+
 // refused starts the program at path, which must end for the schema of its database.
 func (r *replicas) refused(path string) {
 	r.t.Helper()
@@ -86,11 +150,12 @@ func (r *replicas) refused(path string) {
 	require.Contains(r.t, p.Tail(), ": run the newer version or choose another ")
 }
 
-// log returns what all replicas have logged.
+// log returns what all replicas have logged, and no agent.
 func (r *replicas) log() string {
 	r.t.Helper()
-	files, err := filepath.Glob(filepath.Join(filepath.Dir(r.args[len(r.args)-1]), "*.log"))
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(r.args[len(r.args)-1]), "*-"+program+".log"))
 	require.NoError(r.t, err)
+	require.NotEmpty(r.t, files)
 	var all strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -118,9 +183,30 @@ func TestNothingIsLostInAnUpgradeAndItsRollback(t *testing.T) {
 
 // sideBySide replaces one replica after the other, forth through three versions and back by
 // one, while an administrator writes, the agent of a cluster asks and reports, and a stream of
-// a region is read.
+// a region is read. Beside them both agents run, those of now before the control plane is
+// replaced, and the ones of the last release after it.
 func sideBySide(t *testing.T, v versions) {
 	t.Helper()
+	kubernetes := kubetest.Start(t, kubetest.Options{})
+	_, err := kubernetes.Kubectl(t.Context(), "create", "namespace", "starform-system")
+	require.NoError(t, err)
+	// Any definition does: the agent of a region applies one policy for each namespace.
+	require.NoError(t, kubernetes.Apply(t.Context(), `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: ciliumnetworkpolicies.cilium.io
+spec:
+  group: cilium.io
+  scope: Namespaced
+  names: {kind: CiliumNetworkPolicy, plural: ciliumnetworkpolicies}
+  versions:
+  - name: v2
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`))
+	_, err = kubernetes.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=300s", "crd", "--all")
+	require.NoError(t, err)
 	r := newReplicas(t, pgtest.NewDatabase(t))
 	balancer := controlplanetest.StartBalancer(t)
 	var serving []replica
@@ -134,9 +220,15 @@ func sideBySide(t *testing.T, v versions) {
 	add(v.old)
 	load := newTraffic(t, "http://"+balancer.Address())
 	load.start()
+	agents := r.agents(v.now, kubernetes.Kubeconfig, load)
+	await.Eventually(t, "the newer agents have made everything", func() bool { return agents.run(t) && len(images(t, kubernetes)) == 2*things }, agents.tail)
 	for step, path := range []string{v.now, v.now, v.next, v.next, v.now, v.now} {
 		load.goesOn(step)
 		load.setMixed(step < 2)
+		if step == 3 {
+			agents.stop(t)
+			agents = r.agents(v.old, kubernetes.Kubeconfig, load)
+		}
 		add(path)
 		load.goesOn(step)
 		// It ends as a rollout ends it; the requests that come meanwhile are refused.
@@ -150,6 +242,11 @@ func sideBySide(t *testing.T, v versions) {
 	for _, one := range serving {
 		load.whole("http://" + one.address)
 	}
+	wanted := slices.Sorted(maps.Values(load.services))
+	wanted = append(wanted, slices.Sorted(maps.Values(load.deployments))...)
+	slices.Sort(wanted)
+	await.Eventually(t, "the older agents have made everything", func() bool { return agents.run(t) && slices.Equal(wanted, images(t, kubernetes)) }, agents.tail)
+	agents.stop(t)
 	require.NotContains(t, r.log(), `"level":"ERROR"`)
 	// The rule counts from now on: the program of the last release does not know it.
 	r.refused(v.old)

@@ -19,18 +19,23 @@ const lastRelease = "2b19f6f827ad09211b0a812fe4358a2fa8424fc1"
 // versions are the paths of three control planes.
 type versions struct {
 	// old is the one of lastRelease, now the one of this tree, and next has one more migration,
-	// which adds a column to each table that the tests write, and a table.
+	// which adds a column to each table that the tests write, and a table. The agents of a
+	// version are in its folder.
 	old, now, next string
 }
 
-const program = "./cmd/controlplane"
+const program = "controlplane"
 
 func build(t *testing.T) versions {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	v := versions{old: filepath.Join(dir, "old"), now: programs.Path(t, "controlplane"), next: filepath.Join(dir, "next")}
+	v := versions{
+		old:  filepath.Join(dir, "old", program),
+		now:  filepath.Join(programs.Dir(t, program, "shuttle", "krane"), program),
+		next: filepath.Join(dir, "next", program),
+	}
 	if err := exec.CommandContext(t.Context(), "git", "-C", root, "cat-file", "-e", lastRelease+"^{commit}").Run(); err != nil {
 		t.Skip("the history of git is not here: a shallow clone, or an archive")
 	}
@@ -39,7 +44,7 @@ func build(t *testing.T) versions {
 	archive := filepath.Join(dir, "source.tar")
 	command(t, root, "git", "archive", "-o", archive, lastRelease)
 	command(t, source, "tar", "-xf", archive)
-	compile(t, source, v.old)
+	compile(t, source, v.old, nil, program, "shuttle", "krane")
 
 	const migrations = "cmd/controlplane/internal/state/db/migrations"
 	added := write(t, dir, "added.sql", "-- expands\n"+strings.Join([]string{
@@ -51,13 +56,18 @@ func build(t *testing.T) versions {
 	}, "\n"))
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, migrations, "9000_next.sql"): added}})
 	require.NoError(t, err)
-	compile(t, root, v.next, "-overlay", write(t, dir, "overlay.json", string(overlay)))
+	compile(t, root, v.next, []string{"-overlay", write(t, dir, "overlay.json", string(overlay))}, program)
 	return v
 }
 
-func compile(t *testing.T, source, to string, flags ...string) {
+// compile builds the programs into the folder of the path.
+func compile(t *testing.T, source, path string, flags []string, names ...string) {
 	t.Helper()
-	command(t, source, "go", append(append([]string{"build", "-buildvcs=false", "-ldflags=-w", "-o", to}, flags...), program)...)
+	args := append([]string{"build", "-buildvcs=false", "-ldflags=-w", "-o", filepath.Dir(path) + "/"}, flags...)
+	for _, name := range names {
+		args = append(args, "./cmd/"+name)
+	}
+	command(t, source, "go", args...)
 }
 
 func command(t *testing.T, dir, name string, args ...string) {

@@ -181,14 +181,14 @@ func TestABatchThatCannotBeReadIsRefusedWhole(t *testing.T) {
 		status int
 		code   string
 	}{
-		"cut off":           {good[:len(good)-3], 400, "malformed"},
-		"a list":            {"[" + good + "]", 400, "malformed"},
-		"something after":   {good + "{}", 400, "malformed"},
-		"no records":        {`{}`, 400, "invalid"},
-		"null":              {`{"snapshots":null}`, 400, "invalid"},
-		"no list":           {`{"snapshots":7}`, 400, "invalid"},
-		"5,001 records":     {`{"snapshots":[` + strings.Repeat("0,", 5000) + `0]}`, 413, "too_large"},
-		"8 MiB":             {strings.Repeat(" ", 8<<20) + good, 413, "too_large"},
+		"cut off":         {good[:len(good)-3], 400, "malformed"},
+		"a list":          {"[" + good + "]", 400, "malformed"},
+		"something after": {good + "{}", 400, "malformed"},
+		"no records":      {`{}`, 400, "invalid"},
+		"null":            {`{"snapshots":null}`, 400, "invalid"},
+		"no list":         {`{"snapshots":7}`, 400, "invalid"},
+		"5,001 records":   {`{"snapshots":[` + strings.Repeat("0,", 5000) + `0]}`, 413, "too_large"},
+		"8 MiB":           {strings.Repeat(" ", 8<<20) + good, 413, "too_large"},
 	} {
 		got := post(test.body)
 		require.Equal(t, test.status, got.status, "%s: %s", name, got.body)

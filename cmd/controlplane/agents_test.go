@@ -147,7 +147,10 @@ func TestAnAgentOfAClusterMayBeOlderOrNewer(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, answer)
 		require.Contains(t, answer, fmt.Sprintf(`"ready":%d`, n), version)
 
-		send("capacity", starbase.CapacityReport{ClusterID: clusterID, CurrentPodCount: &pods, SoftLimit: &pods, Timestamp: now().Format(time.RFC3339)})
+		send(
+			"capacity",
+			starbase.CapacityReport{ClusterID: clusterID, CurrentPodCount: &pods, SoftLimit: &pods, Timestamp: now().Format(time.RFC3339)},
+		)
 
 		record := starbase.Snapshot{
 			WorkspaceID: workspace, ProjectID: project, Environment: "production", ServiceID: service, PodID: fmt.Sprint("pod-", n), Tier: "nova",
@@ -176,8 +179,12 @@ func requests(n uint64) map[string]proto.Message {
 				}},
 			},
 		}},
-		"ReportSentinelStatus": &ctrlv1.ReportSentinelStatusRequest{K8SName: "s-1", AvailableReplicas: int32(n), Health: ctrlv1.Health_HEALTH_HEALTHY},
-		"Heartbeat":            &ctrlv1.HeartbeatRequest{Region: "eu-1", Platform: "aws"},
+		"ReportSentinelStatus": &ctrlv1.ReportSentinelStatusRequest{
+			K8SName:           "s-1",
+			AvailableReplicas: int32(n),
+			Health:            ctrlv1.Health_HEALTH_HEALTHY,
+		},
+		"Heartbeat": &ctrlv1.HeartbeatRequest{Region: "eu-1", Platform: "aws"},
 	}
 }
 

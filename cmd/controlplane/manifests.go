@@ -41,8 +41,12 @@ func newManifestsCommand() *cobra.Command {
 	flags.IntVar(&values.Replicas, "replicas", 0, "replicas; 0: two with --database-secret, and one without")
 	program.ObjectFlag(flags, &values.TLSSecret, "tls-secret",
 		"Secret of type kubernetes.io/tls with the certificate of the API (none: plain HTTP)")
-	flags.StringVar(&values.Gateway, "gateway", "",
-		"NAMESPACE/NAME of a Gateway that ends TLS and routes --hostname to the API (none). Not an Ingress: it cannot ask for the HTTP/2 that streams need up to the pods")
+	flags.StringVar(
+		&values.Gateway,
+		"gateway",
+		"",
+		"NAMESPACE/NAME of a Gateway that ends TLS and routes --hostname to the API (none). Not an Ingress: it cannot ask for the HTTP/2 that streams need up to the pods",
+	)
 	flags.StringVar(&values.Hostname, "hostname", "", "host of the route through --gateway")
 	flags.BoolVar(&values.Monitoring, "monitoring", false,
 		"add a ServiceMonitor and a PrometheusRule with the alerts, for the operator of Prometheus")

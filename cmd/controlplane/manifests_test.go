@@ -27,7 +27,17 @@ var installations = map[string][]string{
 	"SQLite, TLS": {"--tls-secret", "trueup-controlplane-tls", "--monitoring"},
 	"PostgreSQL":  {"--database-secret", "trueup-controlplane-database"},
 	"everything": {
-		"--database-secret", "123", "--replicas", "3", "--gateway", "ingress/public", "--hostname", "control.example.com", "--monitoring", "--namespace", "0",
+		"--database-secret",
+		"123",
+		"--replicas",
+		"3",
+		"--gateway",
+		"ingress/public",
+		"--hostname",
+		"control.example.com",
+		"--monitoring",
+		"--namespace",
+		"0",
 	},
 	"PostgreSQL, TLS": {"--database-secret", "trueup-controlplane-database", "--tls-secret", "true"},
 }

@@ -176,8 +176,12 @@ func (l *traffic) putService(n int) {
 
 func (l *traffic) putDeployment(n int) {
 	id, image := fmt.Sprintf("d_%d", n%things), fmt.Sprintf("web:%d", n)
-	body := fmt.Sprintf(`{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"d-%d","workspace_id":"ws_1","project_id":"prj_1",`+
-		`"app_id":"app_1","environment_id":"env_1","image":%q,"cpu_millicores":"250","memory_mib":"256","port":8080}}`, n%things, image)
+	body := fmt.Sprintf(
+		`{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"d-%d","workspace_id":"ws_1","project_id":"prj_1",`+
+			`"app_id":"app_1","environment_id":"env_1","image":%q,"cpu_millicores":"250","memory_mib":"256","port":8080}}`,
+		n%things,
+		image,
+	)
 	if l.try("deployment written", http.MethodPut, "/api/v1/admin/regions/reg_eu/deployments/"+id, controlplanetest.AdminToken, body) != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -188,8 +192,16 @@ func (l *traffic) putDeployment(n int) {
 // bill sends a billing record, again until it is accepted or known.
 func (l *traffic) bill(n int) {
 	record := starbase.Snapshot{
-		WorkspaceID: workspace, ProjectID: projectID, Environment: "production", ServiceID: fmt.Sprintf("dddddddd-0000-4000-8000-%012d", n%things),
-		PodID: fmt.Sprint("pod-", n), Tier: "nova", Phase: "Running", ClusterID: clusterID, CPUMillis: 250, MemoryBytes: 1 << 30,
+		WorkspaceID:       workspace,
+		ProjectID:         projectID,
+		Environment:       "production",
+		ServiceID:         fmt.Sprintf("dddddddd-0000-4000-8000-%012d", n%things),
+		PodID:             fmt.Sprint("pod-", n),
+		Tier:              "nova",
+		Phase:             "Running",
+		ClusterID:         clusterID,
+		CPUMillis:         250,
+		MemoryBytes:       1 << 30,
 		SnapshotTimestamp: time.Now().UTC().Truncate(time.Minute).Format(time.RFC3339),
 	}
 	record.SnapshotID = record.ID()
@@ -257,7 +269,12 @@ func (l *traffic) agent() {
 	}
 }
 
-func (l *traffic) watch(ctx context.Context, url string, version uint64, epoch string) (*connect.ServerStreamForClient[ctrlv1.DeploymentState], error) {
+func (l *traffic) watch(
+	ctx context.Context,
+	url string,
+	version uint64,
+	epoch string,
+) (*connect.ServerStreamForClient[ctrlv1.DeploymentState], error) {
 	request := connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{Markers: true, VersionLastSeen: version, Epoch: epoch})
 	request.Header().Set("Authorization", "Bearer "+l.regionToken)
 	request.Header().Set("X-Krane-Region", "eu-1")
@@ -272,7 +289,7 @@ func (l *traffic) stream() error {
 	if err != nil {
 		return err
 	}
-	defer stream.Close() //nolint:errcheck // it was read
+	defer stream.Close()
 	for stream.Receive() {
 		l.take(stream.Msg())
 	}
@@ -342,7 +359,12 @@ func (l *traffic) finish() {
 		defer l.mu.Unlock()
 		return maps.Equal(l.deployments, l.streamed)
 	})
-	require.Equal(l.t, &starbase.SnapshotReceipt{Duplicates: len(l.billed), Rejected: []starbase.RejectedSnapshot{}}, l.send(l.billed...), "each record is there")
+	require.Equal(
+		l.t,
+		&starbase.SnapshotReceipt{Duplicates: len(l.billed), Rejected: []starbase.RejectedSnapshot{}},
+		l.send(l.billed...),
+		"each record is there",
+	)
 	status, answer, err := l.ask(http.MethodGet, l.url+"/api/v1/admin/usage?by=cluster", controlplanetest.AdminToken, "")
 	require.NoError(l.t, err)
 	require.Equal(l.t, http.StatusOK, status, string(answer))
@@ -387,7 +409,7 @@ func (l *traffic) whole(url string) {
 	defer cancel()
 	stream, err := l.watch(ctx, url, 0, "")
 	require.NoError(l.t, err)
-	defer stream.Close() //nolint:errcheck // it was read
+	defer stream.Close()
 	clear(have)
 	for stream.Receive() && stream.Msg().GetSynced() == nil {
 		have[stream.Msg().GetApply().GetDeploymentId()] = stream.Msg().GetApply().GetImage()

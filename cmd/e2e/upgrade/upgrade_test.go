@@ -127,7 +127,14 @@ func (a agents) tail() string { return a[0].Tail() + "\n" + a[1].Tail() }
 // images are those of all workloads, sorted.
 func images(t *testing.T, kubernetes *kubetest.Cluster) []string {
 	t.Helper()
-	out, err := kubernetes.Kubectl(t.Context(), "get", "deployments,replicasets", "-A", "-o", "jsonpath={.items[*].spec.template.spec.containers[0].image}")
+	out, err := kubernetes.Kubectl(
+		t.Context(),
+		"get",
+		"deployments,replicasets",
+		"-A",
+		"-o",
+		"jsonpath={.items[*].spec.template.spec.containers[0].image}",
+	)
 	require.NoError(t, err)
 	return slices.Sorted(slices.Values(strings.Fields(out)))
 }
@@ -221,7 +228,12 @@ spec:
 	load := newTraffic(t, "http://"+balancer.Address())
 	load.start()
 	agents := r.agents(v.now, kubernetes.Kubeconfig, load)
-	await.Eventually(t, "the newer agents have made everything", func() bool { return agents.run(t) && len(images(t, kubernetes)) == 2*things }, agents.tail)
+	await.Eventually(
+		t,
+		"the newer agents have made everything",
+		func() bool { return agents.run(t) && len(images(t, kubernetes)) == 2*things },
+		agents.tail,
+	)
 	for step, path := range []string{v.now, v.now, v.next, v.next, v.now, v.now} {
 		load.goesOn(step)
 		load.setMixed(step < 2)
@@ -245,7 +257,12 @@ spec:
 	wanted := slices.Sorted(maps.Values(load.services))
 	wanted = append(wanted, slices.Sorted(maps.Values(load.deployments))...)
 	slices.Sort(wanted)
-	await.Eventually(t, "the older agents have made everything", func() bool { return agents.run(t) && slices.Equal(wanted, images(t, kubernetes)) }, agents.tail)
+	await.Eventually(
+		t,
+		"the older agents have made everything",
+		func() bool { return agents.run(t) && slices.Equal(wanted, images(t, kubernetes)) },
+		agents.tail,
+	)
 	agents.stop(t)
 	require.NotContains(t, r.log(), `"level":"ERROR"`)
 	// The rule counts from now on: the program of the last release does not know it.

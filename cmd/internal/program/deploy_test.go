@@ -73,7 +73,15 @@ func (h habit) overlay(t *testing.T, path string, kubernetes *kubetest.Cluster) 
 	require.NoError(t, err, out)
 	require.Contains(t, strings.Fields(out), "registry.example.com/mirror/"+h.name+":v0.1.0")
 	for name, flags := range h.bases {
-		out, err := kubernetes.Kubectl(t.Context(), "apply", "--server-side", "--dry-run=server", "--force-conflicts", "-k", h.base(t, path, name, flags...))
+		out, err := kubernetes.Kubectl(
+			t.Context(),
+			"apply",
+			"--server-side",
+			"--dry-run=server",
+			"--force-conflicts",
+			"-k",
+			h.base(t, path, name, flags...),
+		)
 		require.NoError(t, err, out)
 	}
 }

@@ -174,7 +174,9 @@ func TestAProgramUsesANewerSchemaThatOnlyAdds(t *testing.T) {
 // TestAMigrationThatSaysSoOnlyAdds looks at each statement of the migrations with the line
 // "-- expands", and at some that lie.
 func TestAMigrationThatSaysSoOnlyAdds(t *testing.T) {
-	adds := regexp.MustCompile(`(?is)^(CREATE TABLE \w+ \(.*\)|CREATE INDEX \w+ ON .*|ALTER TABLE \w+ ADD COLUMN \w+ \w+( (NOT NULL )?DEFAULT \S+| NULL)?)$`)
+	adds := regexp.MustCompile(
+		`(?is)^(CREATE TABLE \w+ \(.*\)|CREATE INDEX \w+ ON .*|ALTER TABLE \w+ ADD COLUMN \w+ \w+( (NOT NULL )?DEFAULT \S+| NULL)?)$`,
+	)
 	onlyAdds := func(text string) bool {
 		if !strings.HasPrefix(text, "-- expands\n") {
 			return true

@@ -72,7 +72,7 @@ func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error
 	token, ok := tokens.Bearer(r.Header)
 	clusterID, err := "", tokens.ErrUnknown
 	if ok {
-		clusterID, err = s.store.Authenticate(r.Context(), token)
+		clusterID, err = s.store.Agents().Authenticate(r.Context(), token)
 	}
 	switch {
 	case errors.Is(err, tokens.ErrUnknown):

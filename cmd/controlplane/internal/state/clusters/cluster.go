@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
@@ -89,7 +89,7 @@ func scanCluster(scan func(...any) error, c *Cluster) error {
 	if until := time.UnixMilli(previous).UTC(); until.After(time.Now()) {
 		c.PreviousTokenUntil = until
 	}
-	c.HeldDeletions, err = approval.Parse(held)
+	c.HeldDeletions, err = agents.ParseHeld(held)
 	return err
 }
 
@@ -97,18 +97,6 @@ func clusterByID(ctx context.Context, tx *db.Tx, clusterID string) (Cluster, err
 	var c Cluster
 	row := tx.QueryRowContext(ctx, `SELECT `+clusterColumns+` FROM clusters WHERE id = ?`+tx.Lock, clusterID)
 	return c, db.Missing(scanCluster(row.Scan, &c), ErrUnknownCluster)
-}
-
-// cluster returns a cluster without its services.
-func (s *Store) cluster(ctx context.Context, clusterID string) (cluster Cluster, err error) {
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		cluster, err = clusterByID(ctx, tx, clusterID)
-		return err
-	})
-	if err != nil {
-		return Cluster{}, fmt.Errorf("cluster %s: %w", clusterID, err)
-	}
-	return cluster, nil
 }
 
 // RegisterCluster registers the cluster and returns its token, which is shown this
@@ -210,32 +198,16 @@ func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase
 }
 
 // ApproveDeletions lets the agent of the cluster carry out the held deletions with this
-// digest, and no other; see the package documentation. They must be those that it
-// reported last, which the administrator has seen; otherwise [approval.Check]
-// returns the error. If they are approved already, the call has no effect.
+// digest, and no other; see the package documentation and [agents.Scopes.Approve].
 func (s *Store) ApproveDeletions(ctx context.Context, clusterID, digest string) (change Change, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
-		cluster, err := clusterByID(ctx, tx, clusterID)
-		if err != nil {
+		if change.Changed, err = s.Agents().Approve(ctx, tx, clusterID, digest); err != nil {
 			return err
 		}
-		change.Generation = cluster.Generation
-		if change.Changed, err = approval.Check(cluster.HeldDeletions, cluster.ApprovedDeletions, digest); err != nil || !change.Changed {
-			return err
-		}
-		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
-			return err
-		}
-		if _, err = tx.ExecContext(ctx, `UPDATE clusters SET approved_deletions = ? WHERE id = ?`, digest, clusterID); err != nil {
-			return err
-		}
-		return audit.Record(ctx, tx, audit.Change{Verb: "allow-mass-delete", Kind: audit.KindCluster, Name: clusterID})
+		return change.number(ctx, tx, clusterID)
 	})
-	if err != nil {
-		return Change{}, fmt.Errorf("approve deletions in cluster %s: %w", clusterID, err)
-	}
-	return change, nil
+	return change, err
 }
 
 // StartEpoch gives the cluster a new epoch. Call it after the database was restored from a

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,6 +26,16 @@ func (t *Tx) Note(note any) { t.notes = append(t.notes, note) }
 // ExecContext is the method of [sql.Tx].
 func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return t.Tx.ExecContext(ctx, t.bind(query), args...)
+}
+
+// ExecEach runs the statements, in which each ? stands for arg, one after the other.
+func (t *Tx) ExecEach(ctx context.Context, arg any, statements ...string) error {
+	for _, statement := range statements {
+		if _, err := t.ExecContext(ctx, statement, slices.Repeat([]any{arg}, strings.Count(statement, "?"))...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // QueryContext is the method of [sql.Tx].

@@ -28,14 +28,14 @@ func AdminRoutes(store *Store) []adminapi.Route {
 		list   = adminapi.Prefix + "regions"
 		region = list + "/{region_id}"
 	)
-	a := &admin{store}
+	a, agent := &admin{store}, store.Agents()
 	routes := []adminapi.Route{
 		adminapi.Get(region, regionPath, a.show).Named("getRegion", "Show a region, and the state of its resources as its agent reported it."),
-		adminapi.Remove(region, regionPath, a.isRegistered, store.RemoveRegion).
+		adminapi.Remove(region, regionPath, agent.Registered, agent.Remove).
 			Named("removeRegion", "Remove a region that has no resources and whose agent is silent. What its agent has made stays."),
 		adminapi.Post(region+"/rotate-token", regionPath, a.rotateToken).
 			Named("rotateRegionToken", "Make another token. The one of before ends at once, or after an overlap."),
-		adminapi.PostByTwo(region+"/allow-mass-delete", adminapi.ActionApprove, regionPath, a.mayApprove, a.approveDeletions).
+		adminapi.PostByTwo(region+"/allow-mass-delete", adminapi.ActionApprove, regionPath, agent.Approvable, a.approveDeletions).
 			Refuses(http.StatusConflict, "other_deletions").
 			Named("approveRegionDeletions", "Let the agent carry out the deletions that it holds, which it has reported under this digest."),
 	}
@@ -220,13 +220,8 @@ type rotated struct {
 }
 
 func (a *admin) rotateToken(ctx context.Context, id string, body adminapi.Rotation) (rotated, error) {
-	token, err := a.store.RotateToken(ctx, id, body.Overlap())
+	token, err := a.store.Agents().Rotate(ctx, id, body.Overlap())
 	return rotated{id, token, body.OverlapSeconds}, err
-}
-
-func (a *admin) isRegistered(ctx context.Context, id string) error {
-	_, err := a.store.Region(ctx, id)
-	return err
 }
 
 // put is one of the store's Put methods.

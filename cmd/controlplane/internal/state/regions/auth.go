@@ -62,7 +62,7 @@ func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter,
 		case s.bearer != "" && tokens.Same(token, s.bearer):
 			err = nil
 		default:
-			found.regionID, err = s.store.Authenticate(r.Context(), token)
+			found.regionID, err = s.store.Agents().Authenticate(r.Context(), token)
 			found.hash = tokens.Hash(token)
 		}
 		switch {

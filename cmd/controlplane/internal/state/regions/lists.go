@@ -3,6 +3,7 @@ package regions
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
@@ -38,9 +39,28 @@ func (s *Store) ResourcesAfter(ctx context.Context, regionID, collection, after 
 	return list, nil
 }
 
+// Wanted returns the desired state that was put for a resource. The error is
+// [ErrUnknownResource] if there is none.
+func (s *Store) Wanted(ctx context.Context, regionID, collection, id string) (want Wanted, err error) {
+	var spec string
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		var err error
+		want.State, spec, err = load(ctx, tx, collection, regionID, id)
+		return err
+	})
+	want.Spec = json.RawMessage(spec)
+	return want, err
+}
+
 func (a *admin) listResources(collection string) func(ctx context.Context, regionID, after string, limit int) ([]Resource, error) {
 	return func(ctx context.Context, regionID, after string, limit int) ([]Resource, error) {
 		return a.store.ResourcesAfter(ctx, regionID, collection, after, limit)
+	}
+}
+
+func (a *admin) showResource(collection string) func(ctx context.Context, key resourceKey) (Wanted, error) {
+	return func(ctx context.Context, key resourceKey) (Wanted, error) {
+		return a.store.Wanted(ctx, key.region, collection, key.id)
 	}
 }
 

@@ -99,7 +99,7 @@ func (s *Service) tidy(ctx context.Context, now time.Time) {
 func (s *Service) endRevoked(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, revokeInterval)
 	defer cancel()
-	valid, err := s.store.tokens().Valid(ctx)
+	valid, err := s.store.Agents().Valid(ctx)
 	if err != nil {
 		s.logger.WarnContext(ctx, "credentials of open streams not checked", slog.Any("error", err))
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
@@ -89,7 +89,7 @@ func scanRegion(scan func(...any) error, r *Region) error {
 		r.PreviousTokenUntil = until
 	}
 	r.Silent = time.Since(r.HeartbeatAt) >= adminapi.Silence
-	r.HeldDeletions, err = approval.Parse(held)
+	r.HeldDeletions, err = agents.ParseHeld(held)
 	return err
 }
 
@@ -206,31 +206,6 @@ func (s *Store) awaitLog(ctx context.Context, name string) {
 			return
 		}
 	}
-}
-
-func (s *Store) tokens() tokens.Store {
-	return tokens.Store{Database: s.Database, Table: "regions", Kind: audit.KindRegion}
-}
-
-// AfterRestore revokes tokens of regions; see [tokens.Store.AfterRestore].
-func (s *Store) AfterRestore(ctx context.Context, revoke func(id, mark string) bool) ([]tokens.Restored, error) {
-	return s.tokens().AfterRestore(ctx, revoke)
-}
-
-// RotateToken gives the region a new token and returns it. The old token stays
-// valid for overlap; zero revokes it at once.
-func (s *Store) RotateToken(ctx context.Context, regionID string, overlap time.Duration) (token string, err error) {
-	token, err = s.tokens().Rotate(ctx, regionID, overlap)
-	if err != nil {
-		return "", fmt.Errorf("region %s: %w", regionID, db.Missing(err, ErrUnknownRegion))
-	}
-	return token, nil
-}
-
-// Authenticate returns the id of the region whose token this is, or
-// [tokens.ErrUnknown].
-func (s *Store) Authenticate(ctx context.Context, token string) (regionID string, err error) {
-	return s.tokens().Authenticate(ctx, token)
 }
 
 // Regions returns every region, sorted by name.

@@ -1,4 +1,4 @@
-package tokens
+package agents
 
 import (
 	"context"
@@ -7,39 +7,27 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
 
-// Store has the tokens of one table of the database. It is safe for concurrent
-// use.
-type Store struct {
-	// Database has the table. Required.
-	Database *db.Database
-	// Table has the columns id, token_hash, previous_token_hash and
-	// previous_token_until, a Unix time in milliseconds. Required, and never from a
-	// request: it becomes part of the SQL.
-	Table string
-	// Kind is the kind of the rows in the audit of rotations. Required for Rotate.
-	Kind string
-}
-
-// Authenticate returns the id of the row whose token this is, or [ErrUnknown].
-func (s Store) Authenticate(ctx context.Context, token string) (id string, err error) {
-	hash := Hash(token)
+// Authenticate returns the id of the scope whose token this is, or [tokens.ErrUnknown].
+func (s Scopes) Authenticate(ctx context.Context, token string) (id string, err error) {
+	hash := tokens.Hash(token)
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		var current, previous string
 		var until int64
 		err := tx.QueryRowContext(ctx, `SELECT id, token_hash, previous_token_hash, previous_token_until
-			FROM `+s.Table+` WHERE token_hash = ? OR previous_token_hash = ?`, hash, hash).
+			FROM `+s.table()+` WHERE token_hash = ? OR previous_token_hash = ?`, hash, hash).
 			Scan(&id, &current, &previous, &until)
 		if err != nil {
-			return db.Missing(err, ErrUnknown)
+			return db.Missing(err, tokens.ErrUnknown)
 		}
-		if sameHash(hash, current) || sameHash(hash, previous) && time.Now().UnixMilli() < until {
+		if tokens.SameHash(hash, current) || tokens.SameHash(hash, previous) && time.Now().UnixMilli() < until {
 			return nil
 		}
-		return ErrUnknown
+		return tokens.ErrUnknown
 	})
 	if err != nil {
 		return "", fmt.Errorf("authenticate: %w", err)
@@ -48,11 +36,11 @@ func (s Store) Authenticate(ctx context.Context, token string) (id string, err e
 }
 
 // Valid returns the hashes of all tokens that are valid now.
-func (s Store) Valid(ctx context.Context) (valid map[string]bool, err error) {
+func (s Scopes) Valid(ctx context.Context) (valid map[string]bool, err error) {
 	valid = map[string]bool{}
 	now := time.Now().UnixMilli()
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT token_hash, previous_token_hash, previous_token_until FROM `+s.Table)
+		rows, err := tx.QueryContext(ctx, `SELECT token_hash, previous_token_hash, previous_token_until FROM `+s.table())
 		_, err = db.Collect(rows, err, func(rows *sql.Rows, _ *struct{}) error {
 			var current, previous string
 			var until int64
@@ -73,18 +61,17 @@ func (s Store) Valid(ctx context.Context) (valid map[string]bool, err error) {
 	return valid, nil
 }
 
-// Rotate gives the row of that id a new token and returns it. The old token stays
-// valid for overlap; zero revokes it at once. A token that was still valid from a
-// rotation before is revoked in either case. The error wraps sql.ErrNoRows if
-// there is no such row.
-func (s Store) Rotate(ctx context.Context, id string, overlap time.Duration) (token string, err error) {
-	token, hash := New()
+// Rotate gives the scope a new token and returns it. The old token stays valid for
+// overlap; zero revokes it at once. A token that was still valid from a rotation before
+// is revoked in either case.
+func (s Scopes) Rotate(ctx context.Context, id string, overlap time.Duration) (token string, err error) {
+	token, hash := tokens.New()
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		var old string
-		if err := tx.QueryRowContext(ctx, `SELECT token_hash FROM `+s.Table+` WHERE id = ?`+tx.Lock, id).Scan(&old); err != nil {
-			return err
+		if err := tx.QueryRowContext(ctx, `SELECT token_hash FROM `+s.table()+` WHERE id = ?`+tx.Lock, id).Scan(&old); err != nil {
+			return db.Missing(err, s.Unknown)
 		}
-		ended := Mark(old)
+		ended := tokens.Mark(old)
 		var until int64
 		if overlap > 0 {
 			until = time.Now().Add(overlap).UnixMilli()
@@ -93,7 +80,7 @@ func (s Store) Rotate(ctx context.Context, id string, overlap time.Duration) (to
 		}
 		if _, err := tx.ExecContext(
 			ctx,
-			`UPDATE `+s.Table+` SET token_hash = ?, previous_token_hash = ?, previous_token_until = ? WHERE id = ?`,
+			`UPDATE `+s.table()+` SET token_hash = ?, previous_token_hash = ?, previous_token_until = ? WHERE id = ?`,
 			hash,
 			old,
 			until,
@@ -104,7 +91,7 @@ func (s Store) Rotate(ctx context.Context, id string, overlap time.Duration) (to
 		return audit.Record(ctx, tx, audit.Change{Verb: "rotate-token", Kind: s.Kind, Name: id, Ended: ended})
 	})
 	if err != nil {
-		return "", fmt.Errorf("rotate token: %w", err)
+		return "", s.wrap("rotate token of", id, err)
 	}
 	return token, nil
 }
@@ -114,23 +101,23 @@ const revoked = "revoked "
 
 // AfterRestore is for a database restored from a backup, which lacks the token rotations after
 // the backup. It revokes the tokens that were already superseded when the backup was made, and
-// the token of each row for which revoke returns true; mark is the [Mark] of the token. It
-// returns all rows. A second call finds the tokens that the first has revoked.
-func (s Store) AfterRestore(ctx context.Context, revoke func(id, mark string) bool) (rows []Restored, err error) {
+// the token of each scope for which revoke returns true; mark is the [tokens.Mark] of the token. It
+// returns all scopes. A second call finds the tokens that the first has revoked.
+func (s Scopes) AfterRestore(ctx context.Context, revoke func(id, mark string) bool) (rows []Restored, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
-		found, err := tx.QueryContext(ctx, `SELECT id, token_hash, previous_token_hash <> '' FROM `+s.Table+` ORDER BY id`)
+		found, err := tx.QueryContext(ctx, `SELECT id, token_hash, previous_token_hash <> '' FROM `+s.table()+` ORDER BY id`)
 		rows, err = db.Collect(found, err, func(rows *sql.Rows, r *Restored) error { return rows.Scan(&r.ID, &r.hash, &r.Superseded) })
 		if err != nil {
 			return err
 		}
 		for n, r := range rows {
 			was := strings.HasPrefix(r.hash, revoked)
-			rows[n].Revoked = was || revoke(r.ID, Mark(r.hash))
+			rows[n].Revoked = was || revoke(r.ID, tokens.Mark(r.hash))
 			change := audit.Change{Verb: "revoke-token", Kind: s.Kind, Name: r.ID}
 			if rows[n].Revoked && !was {
-				change.Ended = Mark(r.hash)
-				_, none := New() // the column is unique
-				if _, err := tx.ExecContext(ctx, `UPDATE `+s.Table+` SET token_hash = ? WHERE id = ?`, revoked+none, r.ID); err != nil {
+				change.Ended = tokens.Mark(r.hash)
+				_, none := tokens.New() // the column is unique
+				if _, err := tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_hash = ? WHERE id = ?`, revoked+none, r.ID); err != nil {
 					return err
 				}
 			} else if !r.Superseded {
@@ -138,7 +125,7 @@ func (s Store) AfterRestore(ctx context.Context, revoke func(id, mark string) bo
 			}
 			if _, err := tx.ExecContext(
 				ctx,
-				`UPDATE `+s.Table+` SET previous_token_hash = '', previous_token_until = 0 WHERE id = ?`,
+				`UPDATE `+s.table()+` SET previous_token_hash = '', previous_token_until = 0 WHERE id = ?`,
 				r.ID,
 			); err != nil {
 				return err
@@ -155,7 +142,7 @@ func (s Store) AfterRestore(ctx context.Context, revoke func(id, mark string) bo
 	return rows, nil
 }
 
-// Restored is a row of a database that was put back.
+// Restored is a scope of a database that was put back.
 type Restored struct {
 	ID string
 	// Superseded is true if it had an older token, which is revoked now; Revoked if it has

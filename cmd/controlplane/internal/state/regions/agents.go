@@ -1,0 +1,40 @@
+package regions
+
+import (
+	"errors"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+)
+
+// Why a region cannot be removed.
+var (
+	// ErrNotEmpty is a region with resources that are not archived.
+	ErrNotEmpty = errors.New("the region has resources")
+	// ErrAlive is a region whose agent sends heartbeats.
+	ErrAlive = errors.New("the agent of the region is alive")
+)
+
+// Agents returns what regions have in common with clusters: the tokens of their agents, the
+// deletions that these hold, and their removal. The log of a region stays when it is removed, so
+// that no other region is taken for it; see [Store.PutRegion].
+func (s *Store) Agents() agents.Scopes {
+	return agents.Scopes{
+		Database: s.Database,
+		Kind:     audit.KindRegion,
+		Contact:  `heartbeat_at`,
+		Wanted: `(SELECT count(*) FROM deployment_topology WHERE region_id = regions.id AND desired_state <> 'archived')
+			+ (SELECT count(*) FROM sentinels WHERE region_id = regions.id AND desired_state <> 'archived')
+			+ (SELECT count(*) FROM cilium_network_policies WHERE region_id = regions.id AND deleted = 0)`,
+		Rows: []string{
+			`DELETE FROM withdrawals WHERE region_id = ?`,
+			`DELETE FROM instances WHERE region_id = ?`,
+			`DELETE FROM deployment_topology WHERE region_id = ?`,
+			`DELETE FROM sentinels WHERE region_id = ?`,
+			`DELETE FROM cilium_network_policies WHERE region_id = ?`,
+			`DELETE FROM regions WHERE id = ?`,
+			`DELETE FROM deployments WHERE NOT EXISTS (SELECT 1 FROM deployment_topology t WHERE t.deployment_id = deployments.id)`,
+		},
+		Unknown: ErrUnknownRegion, NotEmpty: ErrNotEmpty, Alive: ErrAlive,
+	}
+}

@@ -54,6 +54,11 @@ type Condition struct {
 	Log bool
 }
 
+// On returns the condition that an error has this answer.
+func On(err error, status int, code, message string) Condition {
+	return Condition{Err: err, Answer: Error{Status: status, Code: code, Message: message}}
+}
+
 // Handler answers a request, or returns the error to answer it with.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 

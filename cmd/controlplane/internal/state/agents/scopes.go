@@ -6,6 +6,7 @@ package agents
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
@@ -30,18 +31,19 @@ type Scopes struct {
 	// Rows are the statements that delete a scope and all that is stored in it, in this order.
 	// Each ? stands for its id.
 	Rows []string
-	// Unknown is the error of a scope that is not registered; NotEmpty and Alive are why one
-	// is not removed. Required.
-	Unknown, NotEmpty, Alive error
+	// Unknown is the error of a scope that is not registered. Required.
+	Unknown error
+	// NotEmpty and Alive say why a scope is not removed, and what to do. Required for Remove.
+	NotEmpty, Alive string
 }
 
 // Registered returns an error if there is no such scope.
 func (s Scopes) Registered(ctx context.Context, id string) error {
-	return s.wrap("find", id, s.Database.Read(ctx, func(tx *db.Tx) error { return s.lock(ctx, tx, id) }))
+	return s.wrap("find", id, s.Database.Read(ctx, func(tx *db.Tx) error { return s.Lock(ctx, tx, id) }))
 }
 
-// lock keeps others from writing to the scope, in a transaction that writes.
-func (s Scopes) lock(ctx context.Context, tx *db.Tx, id string) error {
+// Lock locks the row of a scope, in a transaction that writes, and with it new rows that refer to it.
+func (s Scopes) Lock(ctx context.Context, tx *db.Tx, id string) error {
 	return db.Missing(tx.QueryRowContext(ctx, `SELECT id FROM `+s.table()+` WHERE id = ?`+tx.Lock, id).Scan(&id), s.Unknown)
 }
 
@@ -57,10 +59,11 @@ func (s Scopes) wrap(action, id string, err error) error {
 
 // Remove removes a scope and all that is stored in it. What its agent has made stays. Nothing
 // must be wanted there, unless abandon is true, and its agent must be silent: one that is alive
-// would take the removal for a loss, and delete nothing.
+// would take the removal for a loss, and delete nothing. Otherwise the error is the answer: 409
+// not_empty or alive.
 func (s Scopes) Remove(ctx context.Context, id string, abandon bool) error {
 	return s.wrap("remove", id, s.Database.Write(ctx, func(tx *db.Tx) error {
-		if err := s.lock(ctx, tx, id); err != nil {
+		if err := s.Lock(ctx, tx, id); err != nil {
 			return err
 		}
 		var contact int64
@@ -70,11 +73,12 @@ func (s Scopes) Remove(ctx context.Context, id string, abandon bool) error {
 			Scan(&contact, &token, &wanted); err != nil {
 			return err
 		}
-		switch silent := time.Since(time.UnixMilli(contact)); {
+		silent := time.Since(time.UnixMilli(contact))
+		switch {
 		case wanted > 0 && !abandon:
-			return fmt.Errorf("%w: %d", s.NotEmpty, wanted)
+			return &adminapi.Error{Status: http.StatusConflict, Code: "not_empty", Message: s.NotEmpty}
 		case silent < adminapi.Silence:
-			return fmt.Errorf("%w: %s ago", s.Alive, silent.Round(time.Second))
+			return &adminapi.Error{Status: http.StatusConflict, Code: "alive", Message: s.Alive}
 		}
 		if err := tx.ExecEach(ctx, id, s.Rows...); err != nil {
 			return err

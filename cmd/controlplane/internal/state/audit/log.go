@@ -141,7 +141,7 @@ func (l *Log) prune(ctx context.Context, log string) (n int64, err error) {
 	}
 	err = l.Database.Write(ctx, func(tx *db.Tx) error {
 		n = 0
-		result, err := tx.ExecContext(
+		n, err = tx.Affected(
 			ctx,
 			`DELETE FROM audit WHERE log = ? AND (at < ? OR id < (SELECT min(id) FROM (SELECT id FROM audit WHERE log = ? ORDER BY id DESC LIMIT ?) kept))`,
 			log,
@@ -149,10 +149,6 @@ func (l *Log) prune(ctx context.Context, log string) (n int64, err error) {
 			log,
 			most,
 		)
-		if err != nil {
-			return err
-		}
-		n, err = result.RowsAffected()
 		return err
 	})
 	return n, err

@@ -1,18 +1,8 @@
 package clusters
 
 import (
-	"errors"
-
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
-)
-
-// Why a cluster cannot be removed.
-var (
-	// ErrNotEmpty is a cluster with projects that are not deleted.
-	ErrNotEmpty = errors.New("the cluster has projects")
-	// ErrAlive is a cluster whose agent asks for its desired state.
-	ErrAlive = errors.New("the agent of the cluster is alive")
 )
 
 // Agents returns what clusters have in common with regions: the tokens of their agents, the
@@ -33,6 +23,8 @@ func (s *Store) Agents() agents.Scopes {
 			`DELETE FROM projects WHERE cluster_id = ?`,
 			`DELETE FROM clusters WHERE id = ?`,
 		),
-		Unknown: ErrUnknownCluster, NotEmpty: ErrNotEmpty, Alive: ErrAlive,
+		Unknown:  ErrUnknownCluster,
+		NotEmpty: "the cluster has projects that are not deleted; delete them first, or give them up with ?abandon=true",
+		Alive:    "the cluster's agent asks for its desired state; stop it, and wait two minutes",
 	}
 }

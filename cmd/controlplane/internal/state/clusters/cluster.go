@@ -105,13 +105,9 @@ func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (
 	fresh, hash := tokens.New()
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		token, change = fresh, Change{}
-		result, err := tx.ExecContext(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, nonce, generation, lb_size_units, created_at)
+		inserted, err := tx.Affected(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, nonce, generation, lb_size_units, created_at)
 			VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
 			clusterID, region, hash, randomText(), randomText(), newClusterLBSize, time.Now().UnixMilli())
-		if err != nil {
-			return err
-		}
-		inserted, err := result.RowsAffected()
 		if err != nil {
 			return err
 		}
@@ -119,11 +115,7 @@ func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (
 		if inserted == 0 {
 			token = ""
 			// The region is not served, so the generation stays.
-			result, err := tx.ExecContext(ctx, `UPDATE clusters SET region = ? WHERE id = ? AND region <> ?`, region, clusterID, region)
-			if err != nil {
-				return err
-			}
-			updated, err := result.RowsAffected()
+			updated, err := tx.Affected(ctx, `UPDATE clusters SET region = ? WHERE id = ? AND region <> ?`, region, clusterID, region)
 			if err != nil {
 				return err
 			}

@@ -145,7 +145,7 @@ func (s *Store) Rekey(ctx context.Context) (n int, err error) {
 		changed := int64(0)
 		err = s.Database.Write(ctx, func(tx *db.Tx) error {
 			// Unless it was put again meanwhile.
-			result, err := tx.ExecContext(
+			changed, err = tx.Affected(
 				ctx,
 				`UPDATE var_group_entries SET key_id = ?, sealed = ? WHERE var_group_id = ? AND name = ? AND sealed = ?`,
 				key,
@@ -154,10 +154,7 @@ func (s *Store) Rekey(ctx context.Context) (n int, err error) {
 				r.name,
 				r.sealed,
 			)
-			if err != nil {
-				return err
-			}
-			if changed, err = result.RowsAffected(); err != nil || changed == 0 {
+			if err != nil || changed == 0 {
 				return err
 			}
 			return audit.Record(ctx, tx, audit.Change{Verb: "rekey", Kind: audit.KindVarGroup, Name: about(r.project, r.group)})

@@ -28,6 +28,15 @@ func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Re
 	return t.Tx.ExecContext(ctx, t.bind(query), args...)
 }
 
+// Affected runs a statement and returns how many rows it has inserted, updated or deleted.
+func (t *Tx) Affected(ctx context.Context, query string, args ...any) (int64, error) {
+	result, err := t.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 // ExecEach runs the statements, in which each ? stands for arg, one after the other.
 func (t *Tx) ExecEach(ctx context.Context, arg any, statements ...string) error {
 	for _, statement := range statements {

@@ -96,50 +96,13 @@ func resourcePath(r *http.Request) (key resourceKey, err error) {
 // AdminConditions returns how the errors of a [Store] are answered.
 func AdminConditions() []adminapi.Condition {
 	return []adminapi.Condition{
-		{
-			Err: ErrUnknownRegion,
-			Answer: adminapi.Error{
-				Status:  http.StatusNotFound,
-				Code:    "unknown_region",
-				Message: "this region is not registered, or its name belongs to another",
-			},
-		},
-		{
-			Err: ErrNotEmpty,
-			Answer: adminapi.Error{
-				Status:  http.StatusConflict,
-				Code:    "not_empty",
-				Message: "the region has resources that are not archived; delete them first, or give them up with ?abandon=true",
-			},
-		},
-		{
-			Err: ErrAlive,
-			Answer: adminapi.Error{
-				Status:  http.StatusConflict,
-				Code:    "alive",
-				Message: "the region's agent sends heartbeats; stop it, and wait two minutes",
-			},
-		},
-		{
-			Err:    ErrUnknownResource,
-			Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_resource", Message: "the region has no such resource"},
-		},
-		{
-			Err: ErrRegistered,
-			Answer: adminapi.Error{
-				Status:  http.StatusConflict,
-				Code:    "name_taken",
-				Message: "another region is registered with this name, and cannot be replaced",
-			},
-		},
-		{
-			Err: ErrNameTaken,
-			Answer: adminapi.Error{
-				Status:  http.StatusConflict,
-				Code:    "name_taken",
-				Message: "the name belongs to another region; put it with replace to give it to this one",
-			},
-		},
+		adminapi.On(ErrUnknownRegion, http.StatusNotFound, "unknown_region",
+			"this region is not registered, or its name belongs to another"),
+		adminapi.On(ErrUnknownResource, http.StatusNotFound, "unknown_resource", "the region has no such resource"),
+		adminapi.On(ErrRegistered, http.StatusConflict, "name_taken",
+			"another region is registered with this name, and cannot be replaced"),
+		adminapi.On(ErrNameTaken, http.StatusConflict, "name_taken",
+			"the name belongs to another region; put it with replace to give it to this one"),
 	}
 }
 

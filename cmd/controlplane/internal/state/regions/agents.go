@@ -1,18 +1,8 @@
 package regions
 
 import (
-	"errors"
-
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
-)
-
-// Why a region cannot be removed.
-var (
-	// ErrNotEmpty is a region with resources that are not archived.
-	ErrNotEmpty = errors.New("the region has resources")
-	// ErrAlive is a region whose agent sends heartbeats.
-	ErrAlive = errors.New("the agent of the region is alive")
 )
 
 // Agents returns what regions have in common with clusters: the tokens of their agents, the
@@ -35,6 +25,8 @@ func (s *Store) Agents() agents.Scopes {
 			`DELETE FROM regions WHERE id = ?`,
 			`DELETE FROM deployments WHERE NOT EXISTS (SELECT 1 FROM deployment_topology t WHERE t.deployment_id = deployments.id)`,
 		},
-		Unknown: ErrUnknownRegion, NotEmpty: ErrNotEmpty, Alive: ErrAlive,
+		Unknown:  ErrUnknownRegion,
+		NotEmpty: "the region has resources that are not archived; delete them first, or give them up with ?abandon=true",
+		Alive:    "the region's agent sends heartbeats; stop it, and wait two minutes",
 	}
 }

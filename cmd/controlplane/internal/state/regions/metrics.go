@@ -42,7 +42,7 @@ func newLeases(store *Store, logger *slog.Logger) *agents.Gauges {
 }
 
 func (l *leases) read(ctx context.Context, set agents.Set) {
-	regions, err := l.store.positions(ctx)
+	regions, err := l.store.positions(ctx, countResources)
 	if err != nil {
 		l.logger.WarnContext(ctx, "regions not counted", slog.Any("error", err))
 		return

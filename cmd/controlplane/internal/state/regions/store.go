@@ -135,7 +135,7 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 		case owner != region.ID:
 			return fmt.Errorf("%w: the name %q belongs to region %s; put it with replace to give it to this one", ErrNameTaken, region.Name, owner)
 		}
-		result, err := tx.ExecContext(
+		inserted, err := tx.Affected(
 			ctx,
 			`INSERT INTO regions (id, name, platform, token_hash, created_at, agent_epoch) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
@@ -146,10 +146,6 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 			time.Now().UnixMilli(),
 			epoch,
 		)
-		if err != nil {
-			return err
-		}
-		inserted, err := result.RowsAffected()
 		if err != nil {
 			return err
 		}
@@ -168,17 +164,14 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 		if name != region.Name {
 			return fmt.Errorf("%w: the name of region %s is %q and cannot change", ErrNameTaken, region.ID, name)
 		}
-		result, err = tx.ExecContext(
+		updated, err := tx.Affected(
 			ctx,
 			`UPDATE regions SET platform = ? WHERE id = ? AND platform <> ?`,
 			region.Platform,
 			region.ID,
 			region.Platform,
 		)
-		if err != nil {
-			return err
-		}
-		if updated, err := result.RowsAffected(); err != nil || updated == 0 {
+		if err != nil || updated == 0 {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Change{Verb: verb, Kind: audit.KindRegion, Name: region.ID})
@@ -254,7 +247,7 @@ func (s *Store) one(ctx context.Context, rest string, args ...any) (Region, erro
 // of the last epoch is alive.
 func (s *Store) Claim(ctx context.Context, regionID string, yield bool) (epoch uint64, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
-		if err := lockRegion(ctx, tx, regionID); err != nil {
+		if err := s.Agents().Lock(ctx, tx, regionID); err != nil {
 			return err
 		}
 		now := time.Now()

@@ -42,7 +42,8 @@ func (s Scopes) Registered(ctx context.Context, id string) error {
 	return s.wrap("find", id, s.Database.Read(ctx, func(tx *db.Tx) error { return s.Lock(ctx, tx, id) }))
 }
 
-// Lock locks the row of a scope, in a transaction that writes, and with it new rows that refer to it.
+// Lock returns an error if there is no such scope. In a transaction that writes it locks the row,
+// and with it new rows that refer to it.
 func (s Scopes) Lock(ctx context.Context, tx *db.Tx, id string) error {
 	return db.Missing(tx.QueryRowContext(ctx, `SELECT id FROM `+s.table()+` WHERE id = ?`+tx.Lock, id).Scan(&id), s.Unknown)
 }

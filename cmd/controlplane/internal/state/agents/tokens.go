@@ -39,21 +39,18 @@ func (s Scopes) Authenticate(ctx context.Context, token string) (id string, err 
 func (s Scopes) Valid(ctx context.Context) (valid map[string]bool, err error) {
 	valid = map[string]bool{}
 	now := time.Now().UnixMilli()
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT token_hash, previous_token_hash, previous_token_until FROM `+s.table())
-		_, err = db.Collect(rows, err, func(rows *sql.Rows, _ *struct{}) error {
-			var current, previous string
-			var until int64
-			if err := rows.Scan(&current, &previous, &until); err != nil {
-				return err
-			}
-			valid[current] = true
-			if now < until {
-				valid[previous] = true
-			}
-			return nil
-		})
-		return err
+	query := `SELECT token_hash, previous_token_hash, previous_token_until FROM ` + s.table()
+	_, err = db.List(ctx, s.Database, query, nil, func(rows *sql.Rows, _ *struct{}) error {
+		var current, previous string
+		var until int64
+		if err := rows.Scan(&current, &previous, &until); err != nil {
+			return err
+		}
+		valid[current] = true
+		if now < until {
+			valid[previous] = true
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("valid tokens: %w", err)

@@ -151,11 +151,8 @@ func (s *Store) ClustersAfter(ctx context.Context, after string, limit int) ([]C
 
 // list returns the clusters that the rest of a query selects.
 func (s *Store) list(ctx context.Context, rest string, args ...any) (clusters []Cluster, err error) {
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters `+rest, args...)
-		clusters, err = db.Collect(rows, err, func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
-		return err
-	})
+	clusters, err = db.List(ctx, s.Database, `SELECT `+clusterColumns+` FROM clusters `+rest, args,
+		func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
 	if err != nil {
 		return nil, fmt.Errorf("list clusters: %w", err)
 	}

@@ -2,7 +2,6 @@ package regions
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 
@@ -13,24 +12,12 @@ import (
 // ResourcesAfter returns the region's resources of the collection whose ids follow the
 // given one, sorted by id, at most limit. They have no instances.
 func (s *Store) ResourcesAfter(ctx context.Context, regionID, collection, after string, limit int) (list []Resource, err error) {
-	query := map[string]string{
-		deployments: `SELECT t.deployment_id, d.k8s_namespace, d.k8s_name, t.desired_state, '', 0
-			FROM deployment_topology t JOIN deployments d ON d.id = t.deployment_id WHERE t.region_id = ? AND t.deployment_id > ? ORDER BY t.deployment_id LIMIT ?`,
-		policies: `SELECT id, k8s_namespace, k8s_name, CASE deleted WHEN 0 THEN 'running' ELSE 'archived' END, '', 0
-			FROM cilium_network_policies WHERE region_id = ? AND id > ? ORDER BY id LIMIT ?`,
-		sentinels: `SELECT id, k8s_namespace, k8s_name, desired_state, health, available_replicas
-			FROM sentinels WHERE region_id = ? AND id > ? ORDER BY id LIMIT ?`,
-	}[collection]
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		var found string
-		if err := tx.QueryRowContext(ctx, `SELECT id FROM regions WHERE id = ?`, regionID).Scan(&found); err != nil {
-			return db.Missing(err, ErrUnknownRegion)
+		if err := s.Agents().Lock(ctx, tx, regionID); err != nil {
+			return err
 		}
-		rows, err := tx.QueryContext(ctx, query, regionID, after, limit)
-		list, err = db.Collect(rows, err, func(rows *sql.Rows, r *Resource) error {
-			r.Collection = collection
-			return rows.Scan(&r.ID, &r.Namespace, &r.Name, &r.DesiredState, &r.Health, &r.AvailableReplicas)
-		})
+		rows, err := tx.QueryContext(ctx, resourceRows[collection]+` AND id > ? ORDER BY 2 LIMIT ?`, regionID, after, limit)
+		list, err = db.Collect(rows, err, scanResource)
 		return err
 	})
 	if err != nil {

@@ -224,13 +224,9 @@ func (s *Store) RegionByName(ctx context.Context, name string) (Region, error) {
 }
 
 // list returns the regions that the rest of a query selects.
-func (s *Store) list(ctx context.Context, rest string, args ...any) (regions []Region, err error) {
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+` FROM regions r `+rest, args...)
-		regions, err = db.Collect(rows, err, func(rows *sql.Rows, r *Region) error { return scanRegion(rows.Scan, r) })
-		return err
-	})
-	return regions, err
+func (s *Store) list(ctx context.Context, rest string, args ...any) ([]Region, error) {
+	return db.List(ctx, s.Database, `SELECT `+regionColumns+` FROM regions r `+rest, args,
+		func(rows *sql.Rows, r *Region) error { return scanRegion(rows.Scan, r) })
 }
 
 // one is list for one region; without any the error is [ErrUnknownRegion].

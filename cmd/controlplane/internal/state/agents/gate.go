@@ -41,11 +41,11 @@ func Of(ctx context.Context) Agent {
 	return agent
 }
 
-// Enter admits a request until leave is called. With the returned context, [Of] has its sender,
-// which is the actor of the audit. Those that have the shared token are limited by what they say
-// they are. A request that is refused has the answer as its error, an [adminapi.Error] of 401 or
+// Enter admits a request until leave is called, and returns it with a context that has its sender
+// for [Of], and as the actor of the audit. Those that have the shared token are limited by what
+// they say they are. A request that is refused has the answer as its error, an [adminapi.Error] of 401 or
 // 429; any other error is that of the database.
-func (g *Gate) Enter(r *http.Request, saysItIs string, stream bool) (ctx context.Context, leave func(), err error) {
+func (g *Gate) Enter(r *http.Request, saysItIs string, stream bool) (admitted *http.Request, leave func(), err error) {
 	var agent Agent
 	key, actor := "shared/"+saysItIs, audit.SharedToken
 	token, ok := tokens.Bearer(r.Header)
@@ -75,5 +75,5 @@ func (g *Gate) Enter(r *http.Request, saysItIs string, stream bool) (ctx context
 			Message: "too many requests or streams with this token at once, or too many bytes; wait",
 		}
 	}
-	return audit.NewContext(context.WithValue(r.Context(), agentKey{}, agent), actor), leave, nil
+	return r.WithContext(audit.NewContext(context.WithValue(r.Context(), agentKey{}, agent), actor)), leave, nil
 }

@@ -65,12 +65,12 @@ func lacks(admin tokens.Admin, route adminapi.Route) error {
 }
 
 func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error {
-	ctx, leave, err := s.gate.Enter(r, "", false)
+	admitted, leave, err := s.gate.Enter(r, "", false)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return dispatch(s.agentMux, w, r.WithContext(ctx))
+	return dispatch(s.agentMux, w, admitted)
 }
 
 // dispatch lets the mux answer and stores the route of the request.

@@ -50,14 +50,14 @@ func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter,
 		method := path.Base(r.URL.Path)
 		watch := strings.HasPrefix(method, "Watch")
 		// Nothing of the body of a stream is held.
-		ctx, leave, err := s.gate.Enter(r, from.region, watch || method == reflectionMethod || r.Method == http.MethodGet)
+		admitted, leave, err := s.gate.Enter(r, from.region, watch || method == reflectionMethod || r.Method == http.MethodGet)
 		refused, ok := errors.AsType[*adminapi.Error](err)
 		switch {
 		case err == nil:
 			defer leave()
 			patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: cmp.Or(s.patience, defaultPatience)}
-			ctx = context.WithValue(context.WithValue(ctx, senderKey{}, from), writerKey{}, patient)
-			next.ServeHTTP(patient, r.WithContext(ctx))
+			ctx := context.WithValue(context.WithValue(admitted.Context(), senderKey{}, from), writerKey{}, patient)
+			next.ServeHTTP(patient, admitted.WithContext(ctx)) //nolint:contextcheck // it is that of r, with values
 			return
 		case ok && refused.Wait > 0:
 			serve.RetryAfter(w.Header(), refused.Wait)

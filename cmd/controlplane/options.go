@@ -151,7 +151,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	}
 	regionStore, clusterStore := &regions.Store{Database: database}, &clusters.Store{Database: database, Keys: keys}
 	noAgent := func(ctx context.Context, token string) error {
-		return noAgents(ctx, token, clusterStore.Authenticate, regionStore.Authenticate)
+		return noAgents(ctx, token, clusterStore.Agents().Authenticate, regionStore.Agents().Authenticate)
 	}
 	noBearer := admins.Check
 	admins.Check = noAgent

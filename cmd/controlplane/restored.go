@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
@@ -99,11 +99,11 @@ func (o options) restored(ctx context.Context, stdout io.Writer, revokeAll bool)
 	revoke := func(kind string) func(id, mark string) bool {
 		return func(id, mark string) bool { return revokeAll || ended(kind, id, mark) }
 	}
-	ofClusters, err := clusterStore.AfterRestore(ctx, revoke(audit.KindCluster))
+	ofClusters, err := clusterStore.Agents().AfterRestore(ctx, revoke(audit.KindCluster))
 	if err != nil {
 		return err
 	}
-	ofRegions, err := regionStore.AfterRestore(ctx, revoke(audit.KindRegion))
+	ofRegions, err := regionStore.Agents().AfterRestore(ctx, revoke(audit.KindRegion))
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (o options) restored(ctx context.Context, stdout io.Writer, revokeAll bool)
 }
 
 // describe writes a line for each token, with the request that makes another.
-func describe(text *strings.Builder, kind string, rows []tokens.Restored) (revoked int) {
+func describe(text *strings.Builder, kind string, rows []agents.Restored) (revoked int) {
 	for _, r := range rows {
 		state := "token of the backup"
 		switch {

@@ -84,7 +84,7 @@ func simulated(t *testing.T, change func(*simulatedRegion, *simtest.Scenario)) f
 	})
 	planes.Streams = true
 	planes.Rotate = func(ctx context.Context, p *controlplanetest.Simulated) string {
-		token, err := p.Regions.RotateToken(ctx, regionID, 0)
+		token, err := p.Regions.Agents().Rotate(ctx, regionID, 0)
 		must(err)
 		return token
 	}

@@ -91,7 +91,7 @@ func (p *simulatedRegion) bounds() []within {
 			put(2)
 		}, 50 * time.Second, made("web-2")},
 		{9 * time.Minute, "the token is another", func(w *simtest.World) {
-			token, err := p.plane.Regions.RotateToken(context.Background(), regionID, 0)
+			token, err := p.plane.Regions.Agents().Rotate(context.Background(), regionID, 0)
 			must(err)
 			put(3)
 			// The agent has been refused for long by then, and tries seldom.

@@ -47,7 +47,7 @@ func newPlanes(t *testing.T) *controlplanetest.Simulation {
 	})
 	planes.Rank = rank
 	planes.Rotate = func(ctx context.Context, p *controlplanetest.Simulated) string {
-		token, err := p.Clusters.RotateToken(ctx, clusterID, 0)
+		token, err := p.Clusters.Agents().Rotate(ctx, clusterID, 0)
 		must(err)
 		return token
 	}

@@ -26,7 +26,7 @@ func workspace() []string {
 
 // raced are the packages with concurrency of their own.
 var raced = regexp.MustCompile(
-	`^\./(internal/kubewatch|reconcile|apply|snapshot|statesync|cloud|cmd/(internal/serve|krane/[a-z]+|shuttle/agent|api/starbase|controlplane/internal/(edge/(guard|limits|tokens)|state/(clusters|regions|keyring))))(/|$)`,
+	`^\./(internal/kubewatch|reconcile|apply|snapshot|statesync|cloud|cmd/(internal/serve|krane/[a-z]+|shuttle/agent|api/starbase|controlplane/internal/(edge/(guard|limits|tokens)|state/(agents|clusters|regions|keyring))))(/|$)`,
 )
 
 // Without -race: the client of EC2 takes minutes to compile, and a simulated world does

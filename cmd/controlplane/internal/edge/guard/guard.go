@@ -31,6 +31,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/internal/serve"
 )
 
@@ -155,6 +156,17 @@ func (g *Guard) Failed(r *http.Request, endpoint, credential string) (wait time.
 		g.config.Refused(r.Context(), endpoint)
 	}
 	return wait
+}
+
+// Refused is Failed, and returns what the request is answered with: 401, or 429.
+func (g *Guard) Refused(r *http.Request, endpoint, credential string) error {
+	if wait := g.Failed(r, endpoint, credential); wait > 0 {
+		return &adminapi.Error{
+			Status: http.StatusTooManyRequests, Code: "too_many_attempts", Wait: wait,
+			Message: "this token is not valid, and too many such came from this address; wait",
+		}
+	}
+	return &adminapi.Error{Status: http.StatusUnauthorized, Code: "unauthorized", Message: "the bearer token is missing or not valid"}
 }
 
 // count notes a failure of an address with the credential of that hash. It is not counted while

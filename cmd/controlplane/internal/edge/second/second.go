@@ -136,12 +136,9 @@ func (p *Person) note(ctx context.Context, request string, change asking) (first
 		if _, err := tx.ExecContext(ctx, `DELETE FROM second_person WHERE asked_at <= ?`, now.Add(-window).UnixMilli()); err != nil {
 			return err
 		}
-		result, err := tx.ExecContext(ctx, `INSERT INTO second_person (request, name, fingerprint, asked_at) VALUES (?, ?, ?, ?)
+		stored, err := tx.Affected(ctx, `INSERT INTO second_person (request, name, fingerprint, asked_at) VALUES (?, ?, ?, ?)
 			ON CONFLICT (request) DO NOTHING`, request, change.by.Name, change.by.Fingerprint(), now.UnixMilli())
-		if err != nil {
-			return err
-		}
-		switch stored, err := result.RowsAffected(); {
+		switch {
 		case err != nil:
 			return err
 		case stored == 1:

@@ -101,9 +101,10 @@ func Fingerprint(token string) string {
 }
 
 // Same compares two tokens. The time it takes depends on their lengths alone.
-func Same(a, b string) bool { return sameHash(Hash(a), Hash(b)) }
+func Same(a, b string) bool { return SameHash(Hash(a), Hash(b)) }
 
-func sameHash(a, b string) bool {
+// SameHash compares two hashes of tokens in constant time.
+func SameHash(a, b string) bool {
 	return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1
 }
 

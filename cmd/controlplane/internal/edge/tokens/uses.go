@@ -69,14 +69,11 @@ func (u *Uses) all(ctx context.Context) (map[string]time.Time, error) {
 		at   int64
 	}
 	used := map[string]time.Time{}
-	err := u.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT fingerprint, used_at FROM admin_token_uses`)
-		list, err := db.Collect(rows, err, func(rows *sql.Rows, one *use) error { return rows.Scan(&one.name, &one.at) })
-		for _, one := range list {
-			used[one.name] = time.UnixMilli(one.at).UTC()
-		}
-		return err
-	})
+	list, err := db.List(ctx, u.Database, `SELECT fingerprint, used_at FROM admin_token_uses`, nil,
+		func(rows *sql.Rows, one *use) error { return rows.Scan(&one.name, &one.at) })
+	for _, one := range list {
+		used[one.name] = time.UnixMilli(one.at).UTC()
+	}
 	return used, err
 }
 

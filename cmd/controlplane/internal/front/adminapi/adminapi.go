@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/requestid"
+	"github.com/seed-9e1ffd66/trueup/internal/serve"
 )
 
 // retryAfterSeconds is what a client is asked to wait when the database is
@@ -31,6 +32,8 @@ type Error struct {
 	// Code, Message and Fields are the fields of [starbase.ErrorDetail].
 	Code, Message string
 	Fields        []starbase.FieldError
+	// Wait is how long the client has to wait before it comes back. Zero: it is not told.
+	Wait time.Duration
 }
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
@@ -49,6 +52,11 @@ type Condition struct {
 	Answer Error
 	// Log has the error logged as a warning. An answer of 500 or above always is.
 	Log bool
+}
+
+// On returns the condition that an error has this answer.
+func On(err error, status int, code, message string) Condition {
+	return Condition{Err: err, Answer: Error{Status: status, Code: code, Message: message}}
 }
 
 // Handler answers a request, or returns the error to answer it with.
@@ -114,8 +122,13 @@ func (a *API) Answer(handle Handler) http.HandlerFunc {
 			return
 		}
 		answer := a.translate(r, err)
-		if answer.Status == http.StatusServiceUnavailable {
+		switch {
+		case answer.Status == http.StatusUnauthorized:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		case answer.Status == http.StatusServiceUnavailable:
 			w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+		case answer.Wait > 0:
+			serve.RetryAfter(w.Header(), answer.Wait)
 		}
 		w.Header().Del("ETag")
 		// It has nothing that cannot be marshalled.

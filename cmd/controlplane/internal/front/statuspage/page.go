@@ -128,11 +128,8 @@ func New(config Config) (*Page, error) {
 		changes:   &audit.Log{Database: config.Database},
 	}
 	p.api = &adminapi.API{Logger: p.logger, Conditions: []adminapi.Condition{
-		{Err: db.ErrBusy, Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "busy", Message: "the database is busy"}},
-		{
-			Err:    context.DeadlineExceeded,
-			Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "busy", Message: "the database is busy"},
-		},
+		adminapi.On(db.ErrBusy, http.StatusServiceUnavailable, "busy", "the database is busy"),
+		adminapi.On(context.DeadlineExceeded, http.StatusServiceUnavailable, "busy", "the database is busy"),
 	}}
 	p.feed = newFeed(
 		&source{database: config.Database, streams: config.Streams, log: config.Log, silence: cmp.Or(config.Silence, adminapi.Silence)},

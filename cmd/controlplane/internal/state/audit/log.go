@@ -58,17 +58,11 @@ type Filter struct {
 // older ones.
 func (l *Log) List(ctx context.Context, f Filter, limit int) (list []Entry, more bool, err error) {
 	where, args := f.where()
-	err = l.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(
-			ctx,
-			`SELECT id, log, at, actor, source, verb, kind, name, outcome, request_id FROM audit`+where+` ORDER BY id DESC LIMIT ?`,
-			append(args, limit+1)...)
-		list, err = db.Collect(rows, err, func(rows *sql.Rows, e *Entry) error {
-			var at int64
-			err := rows.Scan(&e.ID, &e.Log, &at, &e.Actor, &e.From, &e.Verb, &e.Kind, &e.Name, &e.Outcome, &e.RequestID)
-			e.At = time.UnixMilli(at).UTC()
-			return err
-		})
+	query := `SELECT id, log, at, actor, source, verb, kind, name, outcome, request_id FROM audit` + where + ` ORDER BY id DESC LIMIT ?`
+	list, err = db.List(ctx, l.Database, query, append(args, limit+1), func(rows *sql.Rows, e *Entry) error {
+		var at int64
+		err := rows.Scan(&e.ID, &e.Log, &at, &e.Actor, &e.From, &e.Verb, &e.Kind, &e.Name, &e.Outcome, &e.RequestID)
+		e.At = time.UnixMilli(at).UTC()
 		return err
 	})
 	if err != nil {
@@ -141,7 +135,7 @@ func (l *Log) prune(ctx context.Context, log string) (n int64, err error) {
 	}
 	err = l.Database.Write(ctx, func(tx *db.Tx) error {
 		n = 0
-		result, err := tx.ExecContext(
+		n, err = tx.Affected(
 			ctx,
 			`DELETE FROM audit WHERE log = ? AND (at < ? OR id < (SELECT min(id) FROM (SELECT id FROM audit WHERE log = ? ORDER BY id DESC LIMIT ?) kept))`,
 			log,
@@ -149,10 +143,6 @@ func (l *Log) prune(ctx context.Context, log string) (n int64, err error) {
 			log,
 			most,
 		)
-		if err != nil {
-			return err
-		}
-		n, err = result.RowsAffected()
 		return err
 	})
 	return n, err

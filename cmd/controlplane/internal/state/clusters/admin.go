@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 )
 
 // placing is the body that registers a cluster.
@@ -81,25 +81,11 @@ type approved struct {
 	ApprovedDeletions string `json:"approved_deletions"`
 }
 
-// mayApprove returns why there is nothing to approve.
-func (s *Server) mayApprove(ctx context.Context, clusterID string, body approval.Approval) error {
-	cluster, err := s.store.cluster(ctx, clusterID)
-	if err == nil {
-		_, err = approval.Check(cluster.HeldDeletions, cluster.ApprovedDeletions, body.Digest)
-	}
-	return err
-}
-
 func (s *Server) mayStartEpoch(ctx context.Context, clusterID string, _ struct{}) error {
-	return s.isRegistered(ctx, clusterID)
+	return s.store.Agents().Registered(ctx, clusterID)
 }
 
-func (s *Server) isRegistered(ctx context.Context, clusterID string) error {
-	_, err := s.store.cluster(ctx, clusterID)
-	return err
-}
-
-func (s *Server) allowMassDelete(ctx context.Context, clusterID string, body approval.Approval) (approved, error) {
+func (s *Server) allowMassDelete(ctx context.Context, clusterID string, body agents.Approval) (approved, error) {
 	change, err := s.store.ApproveDeletions(ctx, clusterID, body.Digest)
 	return approved{change, body.Digest}, err
 }
@@ -114,7 +100,7 @@ type rotated struct {
 }
 
 func (s *Server) rotateToken(ctx context.Context, clusterID string, body adminapi.Rotation) (rotated, error) {
-	token, err := s.store.RotateToken(ctx, clusterID, body.Overlap())
+	token, err := s.store.Agents().Rotate(ctx, clusterID, body.Overlap())
 	return rotated{clusterID, token, body.OverlapSeconds}, err
 }
 

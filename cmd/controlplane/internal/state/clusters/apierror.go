@@ -11,46 +11,11 @@ import (
 
 // conditions are how the errors of the store are answered.
 var conditions = []adminapi.Condition{ //nolint:gochecknoglobals // a table, never written to
-	{
-		Err:    ErrUnknownCluster,
-		Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_cluster", Message: "this cluster is not registered"},
-	},
-	{
-		Err:    ErrUnknownProject,
-		Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_project", Message: "this project does not exist"},
-	},
-	{
-		Err:    ErrUnknownService,
-		Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_service", Message: "this service does not exist"},
-	},
-	{
-		Err: ErrNotEmpty,
-		Answer: adminapi.Error{
-			Status:  http.StatusConflict,
-			Code:    "not_empty",
-			Message: "the cluster has projects that are not deleted; delete them first, or give them up with ?abandon=true",
-		},
-	},
-	{
-		Err: ErrAlive,
-		Answer: adminapi.Error{
-			Status:  http.StatusConflict,
-			Code:    "alive",
-			Message: "the cluster's agent asks for its desired state; stop it, and wait two minutes",
-		},
-	},
-	{
-		Err: ErrProjectMoved,
-		Answer: adminapi.Error{
-			Status:  http.StatusConflict,
-			Code:    "project_moved",
-			Message: "the project lives on another cluster and stays there",
-		},
-	},
-	{
-		Err:    ErrProjectDeleted,
-		Answer: adminapi.Error{Status: http.StatusConflict, Code: "project_deleted", Message: "the project is deleted; put it again first"},
-	},
+	adminapi.On(ErrUnknownCluster, http.StatusNotFound, "unknown_cluster", "this cluster is not registered"),
+	adminapi.On(ErrUnknownProject, http.StatusNotFound, "unknown_project", "this project does not exist"),
+	adminapi.On(ErrUnknownService, http.StatusNotFound, "unknown_service", "this service does not exist"),
+	adminapi.On(ErrProjectMoved, http.StatusConflict, "project_moved", "the project lives on another cluster and stays there"),
+	adminapi.On(ErrProjectDeleted, http.StatusConflict, "project_deleted", "the project is deleted; put it again first"),
 	{
 		Err: ErrGenerationAhead,
 		Answer: adminapi.Error{
@@ -60,66 +25,19 @@ var conditions = []adminapi.Condition{ //nolint:gochecknoglobals // a table, nev
 		},
 		Log: true,
 	},
-	{
-		Err:    ErrUnknownVarGroup,
-		Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_var_group", Message: "this var group does not exist"},
-	},
-	{
-		Err: ErrVarGroupElsewhere,
-		Answer: adminapi.Error{
-			Status:  http.StatusConflict,
-			Code:    "var_group_elsewhere",
-			Message: "the var group is one of another project and stays there",
-		},
-	},
-	{
-		Err:    ErrVarGroupName,
-		Answer: adminapi.Error{Status: http.StatusConflict, Code: "var_group_name", Message: "another var group of the project has the name"},
-	},
-	{
-		Err: ErrVarGroupAttached,
-		Answer: adminapi.Error{
-			Status:  http.StatusConflict,
-			Code:    "var_group_attached",
-			Message: "the var group is attached to services; GET it for which, and detach it first",
-		},
-	},
-	{
-		Err: keyring.ErrNoKeys,
-		Answer: adminapi.Error{
-			Status:  http.StatusServiceUnavailable,
-			Code:    "no_keys",
-			Message: "the control plane has no keys for var groups; start it with --var-group-keys-file",
-		},
-	},
-	{
-		Err: ErrSealed,
-		Answer: adminapi.Error{
-			Status:  http.StatusServiceUnavailable,
-			Code:    "sealed",
-			Message: "a value of a var group cannot be decrypted; the control plane's log says why",
-		},
-	},
-	{
-		Err: ErrTooManyStatuses,
-		Answer: adminapi.Error{
-			Status:  http.StatusRequestEntityTooLarge,
-			Code:    "too_large",
-			Message: "more services reported than are kept for a cluster",
-		},
-	},
-	{Err: db.ErrBusy, Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "busy", Message: "the database is busy"}},
-	{
-		Err: db.ErrFull,
-		Answer: adminapi.Error{
-			Status:  http.StatusServiceUnavailable,
-			Code:    "disk_full",
-			Message: "the disk of the database is full; free space there",
-		},
-		Log: true,
-	},
-	{
-		Err:    context.DeadlineExceeded,
-		Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "busy", Message: "the database is busy"},
-	},
+	adminapi.On(ErrUnknownVarGroup, http.StatusNotFound, "unknown_var_group", "this var group does not exist"),
+	adminapi.On(ErrVarGroupElsewhere, http.StatusConflict, "var_group_elsewhere",
+		"the var group is one of another project and stays there"),
+	adminapi.On(ErrVarGroupName, http.StatusConflict, "var_group_name", "another var group of the project has the name"),
+	adminapi.On(ErrVarGroupAttached, http.StatusConflict, "var_group_attached",
+		"the var group is attached to services; GET it for which, and detach it first"),
+	adminapi.On(keyring.ErrNoKeys, http.StatusServiceUnavailable, "no_keys",
+		"the control plane has no keys for var groups; start it with --var-group-keys-file"),
+	adminapi.On(ErrSealed, http.StatusServiceUnavailable, "sealed",
+		"a value of a var group cannot be decrypted; the control plane's log says why"),
+	adminapi.On(ErrTooManyStatuses, http.StatusRequestEntityTooLarge, "too_large",
+		"more services reported than are kept for a cluster"),
+	adminapi.On(db.ErrBusy, http.StatusServiceUnavailable, "busy", "the database is busy"),
+	adminapi.On(db.ErrFull, http.StatusServiceUnavailable, "disk_full", "the disk of the database is full; free space there"),
+	adminapi.On(context.DeadlineExceeded, http.StatusServiceUnavailable, "busy", "the database is busy"),
 }

@@ -136,18 +136,14 @@ func detachAll(ctx context.Context, tx *db.Tx, id starbase.Identity) error {
 	return err
 }
 
-// dropVarGroups removes the groups of projects: those whose id "= ?", say.
-func dropVarGroups(ctx context.Context, tx *db.Tx, projects string, args ...any) error {
-	for _, statement := range []string{
+// varGroupsOf returns the statements that delete the groups of projects: those whose id is
+// "= ?", say.
+func varGroupsOf(projects string) []string {
+	return []string{
 		`DELETE FROM service_var_groups WHERE project_id ` + projects,
 		`DELETE FROM var_group_entries WHERE var_group_id IN (SELECT id FROM var_groups WHERE project_id ` + projects + `)`,
 		`DELETE FROM var_groups WHERE project_id ` + projects,
-	} {
-		if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // servedVarGroups returns the groups of a cluster with their entries, and the groups of each

@@ -10,26 +10,22 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
-	"github.com/seed-9e1ffd66/trueup/internal/serve"
 )
-
-// agentKey is the context key of the cluster whose token a request carries.
-type agentKey struct{}
 
 func (s *Server) authenticateAdmin(w http.ResponseWriter, r *http.Request) error {
 	token, ok := tokens.Bearer(r.Header)
 	admin, err := s.admins.Find(token)
 	switch {
 	case ok && errors.Is(err, tokens.ErrExpired):
-		w.Header().Set("WWW-Authenticate", "Bearer")
 		return &adminapi.Error{
 			Status:  http.StatusUnauthorized,
 			Code:    "token_expired",
 			Message: "the token has expired, at " + admin.Expires.UTC().Format(time.RFC3339),
 		}
 	case !ok || err != nil:
-		return s.refused(w, r, "admin", token)
+		return s.gate.Guard.Refused(r, "admin", token)
 	}
 	s.used.Note(r.Context(), admin)
 	ctx := audit.NewContext(context.WithValue(r.Context(), adminKey{}, admin), admin.Actor())
@@ -69,29 +65,12 @@ func lacks(admin tokens.Admin, route adminapi.Route) error {
 }
 
 func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error {
-	token, ok := tokens.Bearer(r.Header)
-	clusterID, err := "", tokens.ErrUnknown
-	if ok {
-		clusterID, err = s.store.Authenticate(r.Context(), token)
-	}
-	switch {
-	case errors.Is(err, tokens.ErrUnknown):
-		return s.refused(w, r, "cluster", token)
-	case err != nil:
+	admitted, leave, err := s.gate.Enter(r, "", false)
+	if err != nil {
 		return err
 	}
-	leave, wait := s.limits.Request("cluster/"+clusterID, r)
-	if wait > 0 {
-		serve.RetryAfter(w.Header(), wait)
-		return &adminapi.Error{
-			Status:  http.StatusTooManyRequests,
-			Code:    "too_many_requests",
-			Message: "too many requests with this token at once, or too many bytes; wait",
-		}
-	}
 	defer leave()
-	ctx := audit.NewContext(context.WithValue(r.Context(), agentKey{}, clusterID), audit.KindCluster+"/"+clusterID)
-	return dispatch(s.agentMux, w, r.WithContext(ctx))
+	return dispatch(s.agentMux, w, admitted)
 }
 
 // dispatch lets the mux answer and stores the route of the request.
@@ -107,24 +86,10 @@ func dispatch(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) error 
 // whether or not the other cluster is registered.
 func (s *Server) ownCluster(handle adminapi.Handler) adminapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		own, _ := r.Context().Value(agentKey{}).(string)
+		own := agents.Of(r.Context()).ID
 		if own != "" && own == r.PathValue("cluster_id") {
 			return handle(w, r)
 		}
 		return &adminapi.Error{Status: http.StatusForbidden, Code: "forbidden", Message: "the token belongs to another cluster"}
 	}
-}
-
-// refused answers a request whose token is missing or not valid.
-func (s *Server) refused(w http.ResponseWriter, r *http.Request, endpoint, token string) error {
-	if wait := s.guard.Failed(r, endpoint, token); wait > 0 {
-		serve.RetryAfter(w.Header(), wait)
-		return &adminapi.Error{
-			Status:  http.StatusTooManyRequests,
-			Code:    "too_many_attempts",
-			Message: "this token is not valid, and too many such came from this address; wait",
-		}
-	}
-	w.Header().Set("WWW-Authenticate", "Bearer")
-	return &adminapi.Error{Status: http.StatusUnauthorized, Code: "unauthorized", Message: "the bearer token is missing or not valid"}
 }

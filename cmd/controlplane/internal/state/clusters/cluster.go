@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
@@ -89,7 +89,7 @@ func scanCluster(scan func(...any) error, c *Cluster) error {
 	if until := time.UnixMilli(previous).UTC(); until.After(time.Now()) {
 		c.PreviousTokenUntil = until
 	}
-	c.HeldDeletions, err = approval.Parse(held)
+	c.HeldDeletions, err = agents.ParseHeld(held)
 	return err
 }
 
@@ -99,31 +99,15 @@ func clusterByID(ctx context.Context, tx *db.Tx, clusterID string) (Cluster, err
 	return c, db.Missing(scanCluster(row.Scan, &c), ErrUnknownCluster)
 }
 
-// cluster returns a cluster without its services.
-func (s *Store) cluster(ctx context.Context, clusterID string) (cluster Cluster, err error) {
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		cluster, err = clusterByID(ctx, tx, clusterID)
-		return err
-	})
-	if err != nil {
-		return Cluster{}, fmt.Errorf("cluster %s: %w", clusterID, err)
-	}
-	return cluster, nil
-}
-
 // RegisterCluster registers the cluster and returns its token, which is shown this
 // once. For a registered cluster it returns no token, and sets the region.
 func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (token string, change Change, err error) {
 	fresh, hash := tokens.New()
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		token, change = fresh, Change{}
-		result, err := tx.ExecContext(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, nonce, generation, lb_size_units, created_at)
+		inserted, err := tx.Affected(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, nonce, generation, lb_size_units, created_at)
 			VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
 			clusterID, region, hash, randomText(), randomText(), newClusterLBSize, time.Now().UnixMilli())
-		if err != nil {
-			return err
-		}
-		inserted, err := result.RowsAffected()
 		if err != nil {
 			return err
 		}
@@ -131,11 +115,7 @@ func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (
 		if inserted == 0 {
 			token = ""
 			// The region is not served, so the generation stays.
-			result, err := tx.ExecContext(ctx, `UPDATE clusters SET region = ? WHERE id = ? AND region <> ?`, region, clusterID, region)
-			if err != nil {
-				return err
-			}
-			updated, err := result.RowsAffected()
+			updated, err := tx.Affected(ctx, `UPDATE clusters SET region = ? WHERE id = ? AND region <> ?`, region, clusterID, region)
 			if err != nil {
 				return err
 			}
@@ -171,11 +151,8 @@ func (s *Store) ClustersAfter(ctx context.Context, after string, limit int) ([]C
 
 // list returns the clusters that the rest of a query selects.
 func (s *Store) list(ctx context.Context, rest string, args ...any) (clusters []Cluster, err error) {
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters `+rest, args...)
-		clusters, err = db.Collect(rows, err, func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
-		return err
-	})
+	clusters, err = db.List(ctx, s.Database, `SELECT `+clusterColumns+` FROM clusters `+rest, args,
+		func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
 	if err != nil {
 		return nil, fmt.Errorf("list clusters: %w", err)
 	}
@@ -210,32 +187,16 @@ func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase
 }
 
 // ApproveDeletions lets the agent of the cluster carry out the held deletions with this
-// digest, and no other; see the package documentation. They must be those that it
-// reported last, which the administrator has seen; otherwise [approval.Check]
-// returns the error. If they are approved already, the call has no effect.
+// digest, and no other; see the package documentation and [agents.Scopes.Approve].
 func (s *Store) ApproveDeletions(ctx context.Context, clusterID, digest string) (change Change, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
-		cluster, err := clusterByID(ctx, tx, clusterID)
-		if err != nil {
+		if change.Changed, err = s.Agents().Approve(ctx, tx, clusterID, digest); err != nil {
 			return err
 		}
-		change.Generation = cluster.Generation
-		if change.Changed, err = approval.Check(cluster.HeldDeletions, cluster.ApprovedDeletions, digest); err != nil || !change.Changed {
-			return err
-		}
-		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
-			return err
-		}
-		if _, err = tx.ExecContext(ctx, `UPDATE clusters SET approved_deletions = ? WHERE id = ?`, digest, clusterID); err != nil {
-			return err
-		}
-		return audit.Record(ctx, tx, audit.Change{Verb: "allow-mass-delete", Kind: audit.KindCluster, Name: clusterID})
+		return change.number(ctx, tx, clusterID)
 	})
-	if err != nil {
-		return Change{}, fmt.Errorf("approve deletions in cluster %s: %w", clusterID, err)
-	}
-	return change, nil
+	return change, err
 }
 
 // StartEpoch gives the cluster a new epoch. Call it after the database was restored from a

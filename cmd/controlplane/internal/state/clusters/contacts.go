@@ -8,14 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 )
 
-// scrapeTimeout bounds the query of one scrape.
-const scrapeTimeout = 5 * time.Second
-
-// contacts observes the agents of the clusters, at each scrape. A cluster that is removed
-// has no series any more.
+// contacts observes the agents of the clusters.
 type contacts struct {
 	store  *Store
 	logger *slog.Logger
@@ -28,129 +24,57 @@ type contacts struct {
 	pods, softLimit, stateBytes, stateBytesLimit *prometheus.Desc
 }
 
-func newContacts(store *Store, bodies *bodies, logger *slog.Logger) *contacts {
-	const prefix = "trueup_controlplane_cluster"
-	labels := []string{"cluster_id", "region"}
-	return &contacts{
-		store:  store,
-		logger: logger,
-		bodies: bodies,
-		clusters: prometheus.NewDesc(
-			prefix+"s",
-			"Clusters by the last request of their agent: alive, silent (none for 2 minutes) or never (none yet).",
-			[]string{"contact"},
-			nil,
-		),
-		silence: prometheus.NewDesc(
-			prefix+"_silence_seconds",
-			"Time since the cluster's agent last asked or reported; no series before the first.",
-			labels,
-			nil,
-		),
-		lag: prometheus.NewDesc(
-			prefix+"_lag_generations",
-			"Generations between the state that is served and the newest that the cluster's agent has reported on.",
-			labels,
-			nil,
-		),
-		services: prometheus.NewDesc(
-			prefix+"_services",
-			"Services of the cluster by where they stand: the phase that its agent reported of the wanted state, or Unknown, Pending or Deleted.",
-			[]string{"cluster_id", "region", "standing"},
-			nil,
-		),
-		held: prometheus.NewDesc(prefix+"_held_deletions", "Deletions that the cluster's agent holds until a person approves them.", labels, nil),
-		tombstone: prometheus.NewDesc(
-			prefix+"_oldest_tombstone_seconds",
-			"Age of the oldest deleted service or project that the cluster's agent has not reported to be gone for 7 days; no series without one.",
-			labels,
-			nil,
-		),
-		billing: prometheus.NewDesc(
-			prefix+"_billing_gap_minutes",
-			"Minutes without a billing record, of the 60 up to the newest one by the agent's clock; no series without records.",
-			labels,
-			nil,
-		),
-		pods: prometheus.NewDesc(prefix+"_pods", "Pods of customers in the newest capacity report of the cluster.", labels, nil),
-		softLimit: prometheus.NewDesc(
-			prefix+"_pods_soft_limit",
-			"Pods that the cluster is meant for, in its newest capacity report.",
-			labels,
-			nil,
-		),
-		stateBytes: prometheus.NewDesc(
-			prefix+"_desired_state_bytes",
-			"Size of the desired state that this process has served last to the cluster's agent; no series before.",
-			labels,
-			nil,
-		),
-		stateBytesLimit: prometheus.NewDesc(
-			"trueup_controlplane_desired_state_limit_bytes",
-			"Size above which agents refuse a desired state.",
-			nil,
-			nil,
-		),
+func newContacts(store *Store, bodies *bodies, logger *slog.Logger) *agents.Gauges {
+	const id, region = "cluster_id", "region"
+	g := &agents.Gauges{}
+	c := &contacts{
+		store: store, logger: logger, bodies: bodies,
+		clusters: g.New("clusters",
+			"Clusters by the last request of their agent: alive, silent (none for 2 minutes) or never (none yet).", "contact"),
+		silence: g.New("cluster_silence_seconds",
+			"Time since the cluster's agent last asked or reported; no series before the first.", id, region),
+		lag: g.New("cluster_lag_generations",
+			"Generations between the state that is served and the newest that the cluster's agent has reported on.", id, region),
+		services: g.New("cluster_services", "Services of the cluster by where they stand: "+
+			"the phase that its agent reported of the wanted state, or Unknown, Pending or Deleted.", id, region, "standing"),
+		held: g.New("cluster_held_deletions", "Deletions that the cluster's agent holds until a person approves them.", id, region),
+		tombstone: g.New("cluster_oldest_tombstone_seconds", "Age of the oldest deleted service or project that the cluster's agent "+
+			"has not reported to be gone for 7 days; no series without one.", id, region),
+		billing: g.New("cluster_billing_gap_minutes", "Minutes without a billing record, of the 60 up to the newest one "+
+			"by the agent's clock; no series without records.", id, region),
+		pods:      g.New("cluster_pods", "Pods of customers in the newest capacity report of the cluster.", id, region),
+		softLimit: g.New("cluster_pods_soft_limit", "Pods that the cluster is meant for, in its newest capacity report.", id, region),
+		stateBytes: g.New("cluster_desired_state_bytes",
+			"Size of the desired state that this process has served last to the cluster's agent; no series before.", id, region),
+		stateBytesLimit: g.New("desired_state_limit_bytes", "Size above which agents refuse a desired state."),
 	}
+	g.Read = c.read
+	return g
 }
 
-// Describe implements [prometheus.Collector].
-func (c *contacts) Describe(to chan<- *prometheus.Desc) {
-	to <- c.clusters
-	to <- c.silence
-	to <- c.lag
-	for _, desc := range []*prometheus.Desc{
-		c.services, c.held, c.tombstone, c.billing, c.pods, c.softLimit, c.stateBytes, c.stateBytesLimit,
-	} {
-		to <- desc
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c *contacts) Collect(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) //nolint:forbidigo // a scrape brings none
-	defer cancel()
+func (c *contacts) read(ctx context.Context, set agents.Set) {
 	clusters, err := c.store.Clusters(ctx)
 	if err != nil {
-		// An error here would drop the other metrics too.
 		c.logger.WarnContext(ctx, "clusters not counted", slog.Any("error", err))
 		return
 	}
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-	}
-	c.collectStates(ctx, clusters, gauge)
-	count := map[string]float64{"alive": 0, "silent": 0, "never": 0}
+	c.readStates(ctx, clusters, set)
+	count := agents.Contacts{}
 	for i := range clusters {
 		cluster := &clusters[i]
 		lag := cluster.Generation
 		if cluster.ReportedEpoch == cluster.Epoch {
 			lag -= cluster.ReportedGeneration
 		}
-		gauge(c.lag, float64(lag), cluster.ClusterID, cluster.Region)
-		contact := cluster.Contact()
-		if contact.IsZero() {
-			count["never"]++
-			continue
-		}
-		silence := time.Since(contact)
-		gauge(c.silence, max(0, silence.Seconds()), cluster.ClusterID, cluster.Region)
-		if silence >= adminapi.Silence {
-			count["silent"]++
-		} else {
-			count["alive"]++
-		}
+		set(c.lag, float64(lag), cluster.ClusterID, cluster.Region)
+		count.Add(cluster.Contact(), set, c.silence, cluster.ClusterID, cluster.Region)
 	}
-	for contact, n := range count {
-		gauge(c.clusters, n, contact)
-	}
+	count.Set(set, c.clusters)
 }
 
-// collectStates observes what the clusters should run and do run.
-func (c *contacts) collectStates(ctx context.Context, clusters []Cluster,
-	gauge func(desc *prometheus.Desc, value float64, labels ...string),
-) {
-	gauge(c.stateBytesLimit, starbase.MaxBody)
+// readStates observes what the clusters should run and do run.
+func (c *contacts) readStates(ctx context.Context, clusters []Cluster, set agents.Set) {
+	set(c.stateBytesLimit, starbase.MaxBody)
 	states, err := c.states.of(ctx, c.store, clusters)
 	if err != nil {
 		c.logger.WarnContext(ctx, "states of the clusters not counted", slog.Any("error", err))
@@ -163,26 +87,26 @@ func (c *contacts) collectStates(ctx context.Context, clusters []Cluster,
 		if clusters[i].HeldDeletions != nil {
 			held = clusters[i].HeldDeletions.Count
 		}
-		gauge(c.held, float64(held), id, region)
+		set(c.held, float64(held), id, region)
 		if size, ok := bodies[id]; ok {
-			gauge(c.stateBytes, float64(size), id, region)
+			set(c.stateBytes, float64(size), id, region)
 		}
 		state := states[id]
 		if state == nil { // it is younger than the count
 			continue
 		}
 		for standing, n := range state.standings {
-			gauge(c.services, float64(n), id, region, string(standing))
+			set(c.services, float64(n), id, region, string(standing))
 		}
 		if !state.tombstone.IsZero() {
-			gauge(c.tombstone, max(0, time.Since(state.tombstone).Seconds()), id, region)
+			set(c.tombstone, max(0, time.Since(state.tombstone).Seconds()), id, region)
 		}
 		if state.gaps >= 0 {
-			gauge(c.billing, float64(state.gaps), id, region)
+			set(c.billing, float64(state.gaps), id, region)
 		}
 		if state.latest != nil {
-			gauge(c.pods, float64(state.latest.Pods), id, region)
-			gauge(c.softLimit, float64(state.latest.SoftLimit), id, region)
+			set(c.pods, float64(state.latest.Pods), id, region)
+			set(c.softLimit, float64(state.latest.SoftLimit), id, region)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Cha
 		if err := change.number(ctx, tx, project.clusterID); err != nil || project.deleted {
 			return err
 		}
-		if err := dropVarGroups(ctx, tx, `= ?`, projectID); err != nil {
+		if err := tx.ExecEach(ctx, projectID, varGroupsOf(`= ?`)...); err != nil {
 			return err
 		}
 		now := time.Now().UnixMilli()

@@ -117,17 +117,9 @@ func (s *Store) ForgetKeys(ctx context.Context) error {
 // that cannot be decrypted does not hold back the others; the error joins those of all.
 func (s *Store) Rekey(ctx context.Context) (n int, err error) {
 	type row struct{ project, group, name, key, sealed string }
-	var rows []row
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		found, err := tx.QueryContext(ctx, `SELECT g.project_id, e.var_group_id, e.name, e.key_id, e.sealed
-			FROM var_group_entries e JOIN var_groups g ON g.id = e.var_group_id WHERE e.key_id <> ?`, s.Keys.Current())
-		rows, err = db.Collect(
-			found,
-			err,
-			func(rows *sql.Rows, r *row) error { return rows.Scan(&r.project, &r.group, &r.name, &r.key, &r.sealed) },
-		)
-		return err
-	})
+	rows, err := db.List(ctx, s.Database, `SELECT g.project_id, e.var_group_id, e.name, e.key_id, e.sealed
+		FROM var_group_entries e JOIN var_groups g ON g.id = e.var_group_id WHERE e.key_id <> ?`, []any{s.Keys.Current()},
+		func(rows *sql.Rows, r *row) error { return rows.Scan(&r.project, &r.group, &r.name, &r.key, &r.sealed) })
 	if err != nil {
 		return 0, fmt.Errorf("rekey: %w", err)
 	}
@@ -145,7 +137,7 @@ func (s *Store) Rekey(ctx context.Context) (n int, err error) {
 		changed := int64(0)
 		err = s.Database.Write(ctx, func(tx *db.Tx) error {
 			// Unless it was put again meanwhile.
-			result, err := tx.ExecContext(
+			changed, err = tx.Affected(
 				ctx,
 				`UPDATE var_group_entries SET key_id = ?, sealed = ? WHERE var_group_id = ? AND name = ? AND sealed = ?`,
 				key,
@@ -154,10 +146,7 @@ func (s *Store) Rekey(ctx context.Context) (n int, err error) {
 				r.name,
 				r.sealed,
 			)
-			if err != nil {
-				return err
-			}
-			if changed, err = result.RowsAffected(); err != nil || changed == 0 {
+			if err != nil || changed == 0 {
 				return err
 			}
 			return audit.Record(ctx, tx, audit.Change{Verb: "rekey", Kind: audit.KindVarGroup, Name: about(r.project, r.group)})
@@ -177,12 +166,8 @@ func (s *Store) Rekey(ctx context.Context) (n int, err error) {
 // keyChecksums replaces the checksums of earlier versions, which were plain hashes of values.
 // The pods that have such a group are restarted, once.
 func (s *Store) keyChecksums(ctx context.Context) error {
-	var groups []varGroupRow
-	err := s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT id, project_id FROM var_groups WHERE checksum NOT LIKE ?`, keyed+"%")
-		groups, err = db.Collect(rows, err, func(rows *sql.Rows, g *varGroupRow) error { return rows.Scan(&g.id, &g.projectID) })
-		return err
-	})
+	groups, err := db.List(ctx, s.Database, `SELECT id, project_id FROM var_groups WHERE checksum NOT LIKE ?`, []any{keyed + "%"},
+		func(rows *sql.Rows, g *varGroupRow) error { return rows.Scan(&g.id, &g.projectID) })
 	if err != nil {
 		return err
 	}

@@ -66,15 +66,16 @@ func (s *Server) clusterRoutes() []adminapi.Route {
 		list    = adminapi.Prefix + "clusters"
 		cluster = list + "/{cluster_id}"
 	)
+	agent := s.store.Agents()
 	routes := []adminapi.Route{
 		adminapi.Put(cluster, clusterPath, s.putCluster).
 			Named("putCluster", "Register a cluster: the answer has the token of its agent, once. For a registered one, set its region."),
 		adminapi.Get(cluster, clusterPath, s.showCluster).Named("getCluster", "Show a cluster, its progress and its services."),
-		adminapi.Remove(cluster, clusterPath, s.isRegistered, s.store.RemoveCluster).
+		adminapi.Remove(cluster, clusterPath, agent.Registered, agent.Remove).
 			Named("removeCluster", "Remove a cluster that has no projects and whose agent does not ask. What its agent has made stays."),
 		adminapi.Set(cluster+"/config", clusterPath, s.putConfig).Named("putClusterConfig", "Set the settings of a cluster."),
 		adminapi.Get(cluster+"/config", clusterPath, s.showConfig).Named("getClusterConfig", "Show the settings of a cluster."),
-		adminapi.PostByTwo(cluster+"/allow-mass-delete", adminapi.ActionApprove, clusterPath, s.mayApprove, s.allowMassDelete).
+		adminapi.PostByTwo(cluster+"/allow-mass-delete", adminapi.ActionApprove, clusterPath, agent.Approvable, s.allowMassDelete).
 			Refuses(http.StatusConflict, "other_deletions").
 			Named("approveClusterDeletions", "Let the agent carry out the deletions that it holds, which it has reported under this digest."),
 		adminapi.Post(cluster+"/rotate-token", clusterPath, s.rotateToken).

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/second"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 )
 
 const (
@@ -65,8 +66,7 @@ type Server struct {
 	admins   tokens.Admins
 	used     *tokens.Uses
 	second   *second.Person
-	guard    *guard.Guard
-	limits   *limits.Limits
+	gate     agents.Gate
 	logger   *slog.Logger
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -96,8 +96,7 @@ func New(config Config) (*Server, error) {
 		admins: config.Admins,
 		used:   config.Used,
 		second: config.Second,
-		guard:  config.Guard,
-		limits: config.Limits,
+		gate:   agents.Gate{Scopes: config.Store.Agents(), Guard: config.Guard, Limits: config.Limits},
 		logger: logger,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_requests_total",
@@ -128,11 +127,11 @@ func New(config Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	agents, admins := s.agentRoutes(), append(s.adminRoutes(), config.AdminRoutes...)
+	ofAgents, ofAdmins := s.agentRoutes(), append(s.adminRoutes(), config.AdminRoutes...)
 	administration := *s.api
 	administration.Admit = s.admit
-	s.agentMux, s.adminMux = s.api.Mux(agents), administration.Mux(admins)
-	s.routes = slices.Concat(agents, admins)
+	s.agentMux, s.adminMux = s.api.Mux(ofAgents), administration.Mux(ofAdmins)
+	s.routes = slices.Concat(ofAgents, ofAdmins)
 	return s, nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
 
@@ -123,7 +123,7 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 			report.ClusterErrorClass, report.ClusterMessage = cluster.ReportedErrorClass, cluster.ReportedMessage
 			report.HeldDeletions = cluster.HeldDeletions
 		}
-		held, err := approval.Text(report.HeldDeletions)
+		held, err := agents.HeldText(report.HeldDeletions)
 		if err != nil {
 			return err
 		}

@@ -71,7 +71,11 @@ func (s *Store) Service(ctx context.Context, id starbase.Identity) (service star
 	return service, nil
 }
 
-func (s *Server) showConfig(ctx context.Context, clusterID string) (starbase.ClusterConfig, error) {
-	cluster, _, err := s.store.Cluster(ctx, clusterID)
-	return starbase.ClusterConfig{LBSizeUnits: cluster.LBSizeUnits}, err
+func (s *Server) showConfig(ctx context.Context, clusterID string) (config starbase.ClusterConfig, err error) {
+	err = s.store.Database.Read(ctx, func(tx *db.Tx) error {
+		cluster, err := clusterByID(ctx, tx, clusterID)
+		config.LBSizeUnits = cluster.LBSizeUnits
+		return err
+	})
+	return config, err
 }

@@ -298,7 +298,7 @@ func TestRecordsAreKeptForTheirTimeAndOutliveTheirCluster(t *testing.T) {
 	theirs.SnapshotID = theirs.ID()
 	got := w.do("POST", snapshotsPath(clusterB), w.tokens[clusterB], batchOf(t, theirs))
 	require.Equal(t, 1, int(got.number("accepted")), got.body)
-	require.NoError(t, w.store.RemoveCluster(t.Context(), clusterB, false))
+	require.NoError(t, w.store.Agents().Remove(t.Context(), clusterB, false))
 	require.Len(t, w.snapshots(), 3, "what was used is paid for")
 }
 

@@ -23,15 +23,12 @@ type dropped struct{ services, projects int64 }
 // served another body.
 func dropTombstones(ctx context.Context, tx *db.Tx, clusterID string, report starbase.StatusReport) (n dropped, err error) {
 	then := time.Now().Add(-tombstoneAge).UnixMilli()
-	result, err := tx.ExecContext(ctx, `DELETE FROM services WHERE deleted = 1 AND generation <= ? AND updated_at <= ?
+	n.services, err = tx.Affected(ctx, `DELETE FROM services WHERE deleted = 1 AND generation <= ? AND updated_at <= ?
 		AND project_id IN (SELECT id FROM projects WHERE cluster_id = ?)
 		AND NOT EXISTS (SELECT 1 FROM service_status r WHERE r.cluster_id = ? AND r.project_id = services.project_id
 			AND r.environment = services.environment AND r.service_id = services.service_id)`,
 		report.Generation, then, clusterID, clusterID)
 	if err != nil {
-		return n, err
-	}
-	if n.services, err = result.RowsAffected(); err != nil {
 		return n, err
 	}
 	// One statement for all: there may be thousands.
@@ -45,10 +42,7 @@ func dropTombstones(ctx context.Context, tx *db.Tx, clusterID string, report sta
 			args = append(args, id)
 		}
 	}
-	if result, err = tx.ExecContext(ctx, query, args...); err != nil {
-		return n, err
-	}
-	if n.projects, err = result.RowsAffected(); err != nil {
+	if n.projects, err = tx.Affected(ctx, query, args...); err != nil {
 		return n, err
 	}
 	if n == (dropped{}) {

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 )
@@ -12,6 +13,16 @@ func Missing(err, condition error) error {
 		return condition
 	}
 	return err
+}
+
+// List returns all rows of a query in a transaction of its own, each read with scan.
+func List[T any](ctx context.Context, d *Database, query string, args []any, scan func(*sql.Rows, *T) error) (list []T, err error) {
+	err = d.Read(ctx, func(tx *Tx) error {
+		rows, err := tx.QueryContext(ctx, query, args...)
+		list, err = Collect(rows, err, scan)
+		return err
+	})
+	return list, err
 }
 
 // Collect reads all rows, each with scan, and closes them. It takes both results

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,6 +26,25 @@ func (t *Tx) Note(note any) { t.notes = append(t.notes, note) }
 // ExecContext is the method of [sql.Tx].
 func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return t.Tx.ExecContext(ctx, t.bind(query), args...)
+}
+
+// Affected runs a statement and returns how many rows it has inserted, updated or deleted.
+func (t *Tx) Affected(ctx context.Context, query string, args ...any) (int64, error) {
+	result, err := t.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// ExecEach runs the statements, in which each ? stands for arg, one after the other.
+func (t *Tx) ExecEach(ctx context.Context, arg any, statements ...string) error {
+	for _, statement := range statements {
+		if _, err := t.ExecContext(ctx, statement, slices.Repeat([]any{arg}, strings.Count(statement, "?"))...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // QueryContext is the method of [sql.Tx].

@@ -28,14 +28,14 @@ func AdminRoutes(store *Store) []adminapi.Route {
 		list   = adminapi.Prefix + "regions"
 		region = list + "/{region_id}"
 	)
-	a := &admin{store}
+	a, agent := &admin{store}, store.Agents()
 	routes := []adminapi.Route{
 		adminapi.Get(region, regionPath, a.show).Named("getRegion", "Show a region, and the state of its resources as its agent reported it."),
-		adminapi.Remove(region, regionPath, a.isRegistered, store.RemoveRegion).
+		adminapi.Remove(region, regionPath, agent.Registered, agent.Remove).
 			Named("removeRegion", "Remove a region that has no resources and whose agent is silent. What its agent has made stays."),
 		adminapi.Post(region+"/rotate-token", regionPath, a.rotateToken).
 			Named("rotateRegionToken", "Make another token. The one of before ends at once, or after an overlap."),
-		adminapi.PostByTwo(region+"/allow-mass-delete", adminapi.ActionApprove, regionPath, a.mayApprove, a.approveDeletions).
+		adminapi.PostByTwo(region+"/allow-mass-delete", adminapi.ActionApprove, regionPath, agent.Approvable, a.approveDeletions).
 			Refuses(http.StatusConflict, "other_deletions").
 			Named("approveRegionDeletions", "Let the agent carry out the deletions that it holds, which it has reported under this digest."),
 	}
@@ -96,50 +96,13 @@ func resourcePath(r *http.Request) (key resourceKey, err error) {
 // AdminConditions returns how the errors of a [Store] are answered.
 func AdminConditions() []adminapi.Condition {
 	return []adminapi.Condition{
-		{
-			Err: ErrUnknownRegion,
-			Answer: adminapi.Error{
-				Status:  http.StatusNotFound,
-				Code:    "unknown_region",
-				Message: "this region is not registered, or its name belongs to another",
-			},
-		},
-		{
-			Err: ErrNotEmpty,
-			Answer: adminapi.Error{
-				Status:  http.StatusConflict,
-				Code:    "not_empty",
-				Message: "the region has resources that are not archived; delete them first, or give them up with ?abandon=true",
-			},
-		},
-		{
-			Err: ErrAlive,
-			Answer: adminapi.Error{
-				Status:  http.StatusConflict,
-				Code:    "alive",
-				Message: "the region's agent sends heartbeats; stop it, and wait two minutes",
-			},
-		},
-		{
-			Err:    ErrUnknownResource,
-			Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_resource", Message: "the region has no such resource"},
-		},
-		{
-			Err: ErrRegistered,
-			Answer: adminapi.Error{
-				Status:  http.StatusConflict,
-				Code:    "name_taken",
-				Message: "another region is registered with this name, and cannot be replaced",
-			},
-		},
-		{
-			Err: ErrNameTaken,
-			Answer: adminapi.Error{
-				Status:  http.StatusConflict,
-				Code:    "name_taken",
-				Message: "the name belongs to another region; put it with replace to give it to this one",
-			},
-		},
+		adminapi.On(ErrUnknownRegion, http.StatusNotFound, "unknown_region",
+			"this region is not registered, or its name belongs to another"),
+		adminapi.On(ErrUnknownResource, http.StatusNotFound, "unknown_resource", "the region has no such resource"),
+		adminapi.On(ErrRegistered, http.StatusConflict, "name_taken",
+			"another region is registered with this name, and cannot be replaced"),
+		adminapi.On(ErrNameTaken, http.StatusConflict, "name_taken",
+			"the name belongs to another region; put it with replace to give it to this one"),
 	}
 }
 
@@ -220,13 +183,8 @@ type rotated struct {
 }
 
 func (a *admin) rotateToken(ctx context.Context, id string, body adminapi.Rotation) (rotated, error) {
-	token, err := a.store.RotateToken(ctx, id, body.Overlap())
+	token, err := a.store.Agents().Rotate(ctx, id, body.Overlap())
 	return rotated{id, token, body.OverlapSeconds}, err
-}
-
-func (a *admin) isRegistered(ctx context.Context, id string) error {
-	_, err := a.store.Region(ctx, id)
-	return err
 }
 
 // put is one of the store's Put methods.

@@ -3,46 +3,28 @@ package regions
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"connectrpc.com/connect"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
 
-// ApproveDeletions lets the agent of the region carry out the held deletions with this
-// digest, and no other. They must be those that it reported last, which the administrator
-// has seen; otherwise [approval.Check] returns the error. If they are approved already, the
-// call has no effect.
+// ApproveDeletions is [agents.Scopes.Approve] in a transaction of its own.
 func (s *Store) ApproveDeletions(ctx context.Context, regionID, digest string) (changed bool, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
-		var region Region
-		row := tx.QueryRowContext(ctx, `SELECT `+regionColumns+` FROM regions r WHERE r.id = ?`+tx.Lock, regionID)
-		if err := db.Missing(scanRegion(row.Scan, &region), ErrUnknownRegion); err != nil {
-			return err
-		}
-		if changed, err = approval.Check(region.HeldDeletions, region.ApprovedDeletions, digest); err != nil || !changed {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `UPDATE regions SET approved_deletions = ? WHERE id = ?`, digest, regionID); err != nil {
-			return err
-		}
-		return audit.Record(ctx, tx, audit.Change{Verb: "allow-mass-delete", Kind: audit.KindRegion, Name: regionID})
+		changed, err = s.Agents().Approve(ctx, tx, regionID, digest)
+		return err
 	})
-	if err != nil {
-		return false, fmt.Errorf("approve deletions in region %s: %w", regionID, err)
-	}
-	return changed, nil
+	return changed, err
 }
 
 // hold stores what the agent holds, if that is news, and returns the digest that was
 // approved last.
 func (s *Store) hold(ctx context.Context, regionID string, held *starbase.HeldDeletions) (approved string, err error) {
-	text, err := approval.Text(held)
+	text, err := agents.HeldText(held)
 	if err != nil {
 		return "", err
 	}
@@ -82,16 +64,7 @@ type approved struct {
 	ApprovedDeletions string `json:"approved_deletions"`
 }
 
-// mayApprove returns why there is nothing to approve.
-func (a *admin) mayApprove(ctx context.Context, id string, body approval.Approval) error {
-	region, err := a.store.Region(ctx, id)
-	if err == nil {
-		_, err = approval.Check(region.HeldDeletions, region.ApprovedDeletions, body.Digest)
-	}
-	return err
-}
-
-func (a *admin) approveDeletions(ctx context.Context, id string, body approval.Approval) (approved, error) {
+func (a *admin) approveDeletions(ctx context.Context, id string, body agents.Approval) (approved, error) {
 	done, err := a.store.ApproveDeletions(ctx, id, body.Digest)
 	return approved{changed{done}, body.Digest}, err
 }

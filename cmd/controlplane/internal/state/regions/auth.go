@@ -17,8 +17,8 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/requestid"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/internal/serve"
 )
 
@@ -28,23 +28,15 @@ const (
 	headerCell   = "X-Krane-Cell"
 )
 
-// credential is the credential of a request.
-type credential struct {
-	// regionID is the region whose token it is; empty for the shared token.
-	regionID string
-	// hash is the hash of the token; empty for the shared token.
-	hash string
-	// region and cell are the headers.
-	region, cell string
-}
+// sender is what a request says that it comes from.
+type sender struct{ region, cell string }
 
-type credentialKey struct{}
+type senderKey struct{}
 
 // caller is the region that a request acts for.
 type caller struct {
 	Region
 	cell string
-	hash string // of its token; empty for the shared token
 }
 
 // reflectionMethod is the only method of the reflection services.
@@ -54,49 +46,26 @@ const reflectionMethod = "ServerReflectionInfo"
 // of it is read.
 func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter, *http.Request, error)) http.Handler {
 	return requestid.Handler(origin.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		found := credential{region: strings.TrimSpace(r.Header.Get(headerRegion)), cell: strings.TrimSpace(r.Header.Get(headerCell))}
-		token, ok := tokens.Bearer(r.Header)
-		err := tokens.ErrUnknown
-		switch {
-		case !ok:
-		case s.bearer != "" && tokens.Same(token, s.bearer):
-			err = nil
-		default:
-			found.regionID, err = s.store.Authenticate(r.Context(), token)
-			found.hash = tokens.Hash(token)
-		}
+		from := sender{region: strings.TrimSpace(r.Header.Get(headerRegion)), cell: strings.TrimSpace(r.Header.Get(headerCell))}
+		method := path.Base(r.URL.Path)
+		watch := strings.HasPrefix(method, "Watch")
+		// Nothing of the body of a stream is held.
+		admitted, leave, err := s.gate.Enter(r, from.region, watch || method == reflectionMethod || r.Method == http.MethodGet)
+		refused, ok := errors.AsType[*adminapi.Error](err)
 		switch {
 		case err == nil:
-			leave, wait := s.enter(&found, r)
-			if wait > 0 {
-				serve.RetryAfter(w.Header(), wait)
-				fail(
-					w,
-					r,
-					connect.NewError(
-						connect.CodeResourceExhausted,
-						errors.New("too many requests or streams with this token at once, or too many bytes; wait"),
-					),
-				)
-				return
-			}
 			defer leave()
 			patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: cmp.Or(s.patience, defaultPatience)}
-			ctx := audit.NewContext(context.WithValue(context.WithValue(r.Context(), credentialKey{}, found), writerKey{}, patient), found.actor())
-			next.ServeHTTP(patient, r.WithContext(ctx))
+			ctx := context.WithValue(context.WithValue(admitted.Context(), senderKey{}, from), writerKey{}, patient)
+			next.ServeHTTP(patient, admitted.WithContext(ctx)) //nolint:contextcheck // it is that of r, with values
 			return
-		case errors.Is(err, tokens.ErrUnknown):
-			err = connect.NewError(connect.CodeUnauthenticated, errors.New("the bearer token is missing or not valid"))
-			if wait := s.guard.Failed(r, "region", token); wait > 0 {
-				serve.RetryAfter(w.Header(), wait)
-				err = connect.NewError(
-					connect.CodeResourceExhausted,
-					errors.New("this token is not valid, and too many such came from this address; wait"),
-				)
-			}
+		case ok && refused.Wait > 0:
+			serve.RetryAfter(w.Header(), refused.Wait)
+			err = connect.NewError(connect.CodeResourceExhausted, errors.New(refused.Message))
+		case ok:
+			err = connect.NewError(connect.CodeUnauthenticated, errors.New(refused.Message))
 		default:
-			err = s.internal(r.Context(), "authenticate", err)
-			if strings.HasPrefix(path.Base(r.URL.Path), "Watch") {
+			if err = s.internal(r.Context(), "authenticate", err); watch {
 				err = forStream(err)
 			}
 		}
@@ -104,31 +73,11 @@ func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter,
 	}), nil))
 }
 
-// actor returns the actor for the audit.
-func (c *credential) actor() string {
-	if c.regionID == "" {
-		return audit.SharedToken
-	}
-	return audit.KindRegion + "/" + c.regionID
-}
-
-// enter admits a request of the region that the token is for.
-func (s *Service) enter(found *credential, r *http.Request) (leave func(), wait time.Duration) {
-	key := "region/" + found.regionID
-	if found.regionID == "" {
-		key = "shared/" + found.region
-	}
-	// Nothing of a body is held for these.
-	if method := path.Base(r.URL.Path); strings.HasPrefix(method, "Watch") || method == reflectionMethod || r.Method == http.MethodGet {
-		return s.limits.Stream(key)
-	}
-	return s.limits.Request(key, r)
-}
-
 // caller returns the region that the request is about. The header decides; a
 // field of the message may repeat it.
 func (s *Service) caller(ctx context.Context, field string) (caller, error) {
-	found, _ := ctx.Value(credentialKey{}).(credential)
+	found, _ := ctx.Value(senderKey{}).(sender)
+	own := agents.Of(ctx).ID
 	if found.region == "" {
 		return caller{}, connect.NewError(connect.CodeInvalidArgument, errors.New(headerRegion+": is required"))
 	}
@@ -145,24 +94,24 @@ func (s *Service) caller(ctx context.Context, field string) (caller, error) {
 	switch {
 	case err != nil && !errors.Is(err, ErrUnknownRegion):
 		return caller{}, s.internal(ctx, "region", err)
-	case found.regionID != "" && (err != nil || found.regionID != region.ID):
-		return caller{}, s.foreignRegion(ctx, found)
+	case own != "" && (err != nil || own != region.ID):
+		return caller{}, s.foreignRegion(ctx, own, found.region)
 	case err != nil:
-		return caller{}, s.unknownRegion(ctx, found)
+		return caller{}, s.unknownRegion(ctx, found.region)
 	}
-	return caller{Region: region, cell: found.cell, hash: found.hash}, nil
+	return caller{Region: region, cell: found.cell}, nil
 }
 
 // foreignRegion refuses the token of one region for another. The answer is the same
 // whether or not the other is registered. The region of the token itself may be
 // unknown: its log was made for another.
-func (s *Service) foreignRegion(ctx context.Context, found credential) error {
-	own, err := s.store.Region(ctx, found.regionID)
+func (s *Service) foreignRegion(ctx context.Context, id, name string) error {
+	own, err := s.store.Region(ctx, id)
 	switch {
 	case err != nil && !errors.Is(err, ErrUnknownRegion):
 		return s.internal(ctx, "region", err)
-	case err == nil && own.Name == found.region:
-		return s.unknownRegion(ctx, found)
+	case err == nil && own.Name == name:
+		return s.unknownRegion(ctx, name)
 	}
 	return connect.NewError(connect.CodePermissionDenied, errors.New("the token is that of another region"))
 }
@@ -181,8 +130,8 @@ func plain(field, text string) error {
 	return nil
 }
 
-func (s *Service) unknownRegion(ctx context.Context, found credential) error {
-	s.logger.ErrorContext(ctx, "region unknown, or its log belongs to another region", slog.String("region", found.region))
+func (s *Service) unknownRegion(ctx context.Context, name string) error {
+	s.logger.ErrorContext(ctx, "region unknown, or its log belongs to another region", slog.String("region", name))
 	return refuse(unknownRegion, "this region is unknown, which says nothing about what it should run: delete nothing")
 }
 

@@ -2,7 +2,7 @@ package regions
 
 import (
 	"context"
-	"database/sql"
+	"encoding/json"
 	"fmt"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
@@ -12,24 +12,12 @@ import (
 // ResourcesAfter returns the region's resources of the collection whose ids follow the
 // given one, sorted by id, at most limit. They have no instances.
 func (s *Store) ResourcesAfter(ctx context.Context, regionID, collection, after string, limit int) (list []Resource, err error) {
-	query := map[string]string{
-		deployments: `SELECT t.deployment_id, d.k8s_namespace, d.k8s_name, t.desired_state, '', 0
-			FROM deployment_topology t JOIN deployments d ON d.id = t.deployment_id WHERE t.region_id = ? AND t.deployment_id > ? ORDER BY t.deployment_id LIMIT ?`,
-		policies: `SELECT id, k8s_namespace, k8s_name, CASE deleted WHEN 0 THEN 'running' ELSE 'archived' END, '', 0
-			FROM cilium_network_policies WHERE region_id = ? AND id > ? ORDER BY id LIMIT ?`,
-		sentinels: `SELECT id, k8s_namespace, k8s_name, desired_state, health, available_replicas
-			FROM sentinels WHERE region_id = ? AND id > ? ORDER BY id LIMIT ?`,
-	}[collection]
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		var found string
-		if err := tx.QueryRowContext(ctx, `SELECT id FROM regions WHERE id = ?`, regionID).Scan(&found); err != nil {
-			return db.Missing(err, ErrUnknownRegion)
+		if err := s.Agents().Lock(ctx, tx, regionID); err != nil {
+			return err
 		}
-		rows, err := tx.QueryContext(ctx, query, regionID, after, limit)
-		list, err = db.Collect(rows, err, func(rows *sql.Rows, r *Resource) error {
-			r.Collection = collection
-			return rows.Scan(&r.ID, &r.Namespace, &r.Name, &r.DesiredState, &r.Health, &r.AvailableReplicas)
-		})
+		rows, err := tx.QueryContext(ctx, resourceRows[collection]+` AND id > ? ORDER BY 2 LIMIT ?`, regionID, after, limit)
+		list, err = db.Collect(rows, err, scanResource)
 		return err
 	})
 	if err != nil {
@@ -38,9 +26,28 @@ func (s *Store) ResourcesAfter(ctx context.Context, regionID, collection, after 
 	return list, nil
 }
 
+// Wanted returns the desired state that was put for a resource. The error is
+// [ErrUnknownResource] if there is none.
+func (s *Store) Wanted(ctx context.Context, regionID, collection, id string) (want Wanted, err error) {
+	var spec string
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		var err error
+		want.State, spec, err = load(ctx, tx, collection, regionID, id)
+		return err
+	})
+	want.Spec = json.RawMessage(spec)
+	return want, err
+}
+
 func (a *admin) listResources(collection string) func(ctx context.Context, regionID, after string, limit int) ([]Resource, error) {
 	return func(ctx context.Context, regionID, after string, limit int) ([]Resource, error) {
 		return a.store.ResourcesAfter(ctx, regionID, collection, after, limit)
+	}
+}
+
+func (a *admin) showResource(collection string) func(ctx context.Context, key resourceKey) (Wanted, error) {
+	return func(ctx context.Context, key resourceKey) (Wanted, error) {
+		return a.store.Wanted(ctx, key.region, collection, key.id)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 )
 
@@ -23,6 +24,7 @@ type LogMetrics struct {
 	batches *prometheus.HistogramVec
 	changes prometheus.Counter
 	events  *prometheus.CounterVec
+	gauges  agents.Gauges
 	depth   *prometheus.Desc
 	oldest  *prometheus.Desc
 	stalled *prometheus.Desc
@@ -62,9 +64,6 @@ func (m *LogMetrics) State(ctx context.Context) (state LogState, err error) {
 // itself; logger gets what a scrape cannot read.
 func NewLogMetrics(log *sqlstore.Store, logger *slog.Logger) *LogMetrics {
 	const prefix = "trueup_controlplane_log_"
-	gauge := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(prefix+name, help, nil, nil)
-	}
 	m := &LogMetrics{
 		log: log, logger: logger,
 		batches: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -76,10 +75,11 @@ func NewLogMetrics(log *sqlstore.Store, logger *slog.Logger) *LogMetrics {
 			Name: prefix + "events_total",
 			Help: "What happened to the log, by kind: epoch, elected, election-lost, stuck, moving or disk-full.",
 		}, []string{"event"}),
-		depth:   gauge("queue_depth", "Committed changes without a version, at most 100,000."),
-		oldest:  gauge("queue_oldest_seconds", "Time since the oldest of them was written."),
-		stalled: gauge("stalled_seconds", "Time since the queue was last seen to be empty or to move; 0 below 5 s."),
 	}
+	m.depth = m.gauges.New("log_queue_depth", "Committed changes without a version, at most 100,000.")
+	m.oldest = m.gauges.New("log_queue_oldest_seconds", "Time since the oldest of them was written.")
+	m.stalled = m.gauges.New("log_stalled_seconds", "Time since the queue was last seen to be empty or to move; 0 below 5 s.")
+	m.gauges.Read = m.read
 	for _, kind := range []sqlstore.EventKind{
 		sqlstore.EventEpoch, sqlstore.EventElected, sqlstore.EventLost, sqlstore.EventStuck, sqlstore.EventMoving, sqlstore.EventFull,
 	} {
@@ -125,9 +125,7 @@ func (m *LogMetrics) Describe(to chan<- *prometheus.Desc) {
 	m.batches.Describe(to)
 	m.changes.Describe(to)
 	m.events.Describe(to)
-	to <- m.depth
-	to <- m.oldest
-	to <- m.stalled
+	m.gauges.Describe(to)
 }
 
 // Collect implements [prometheus.Collector].
@@ -135,15 +133,16 @@ func (m *LogMetrics) Collect(to chan<- prometheus.Metric) {
 	m.batches.Collect(to)
 	m.changes.Collect(to)
 	m.events.Collect(to)
-	to <- prometheus.MustNewConstMetric(m.stalled, prometheus.GaugeValue, m.log.Stalled().Seconds())
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) //nolint:forbidigo // a scrape brings none
-	defer cancel()
+	m.gauges.Collect(to)
+}
+
+func (m *LogMetrics) read(ctx context.Context, set agents.Set) {
+	set(m.stalled, m.log.Stalled().Seconds())
 	depth, oldest, err := m.log.Queue(ctx)
 	if err != nil {
-		// An error here would drop the other metrics too.
 		m.logger.WarnContext(ctx, "log queue not counted", slog.Any("error", err))
 		return
 	}
-	to <- prometheus.MustNewConstMetric(m.depth, prometheus.GaugeValue, float64(depth))
-	to <- prometheus.MustNewConstMetric(m.oldest, prometheus.GaugeValue, oldest.Seconds())
+	set(m.depth, float64(depth))
+	set(m.oldest, oldest.Seconds())
 }

@@ -153,7 +153,7 @@ func TestEachRegionHasItsSilenceAndLagUntilItIsRemoved(t *testing.T) {
 		await.Eventually(t, "len(series(streams)) == 0", func() bool { return len(series(streams)) == 0 })
 
 		w.sql(`UPDATE regions SET heartbeat_at = 1 WHERE heartbeat_at > 0`)
-		require.NoError(t, w.store.RemoveRegion(t.Context(), eu, true))
+		require.NoError(t, w.store.Agents().Remove(t.Context(), eu, true))
 		require.Empty(t, series(silence), "its series have gone with it")
 		require.Empty(t, series(lag))
 	})

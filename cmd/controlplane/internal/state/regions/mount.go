@@ -55,9 +55,6 @@ func (s *Service) Mount(mux *http.ServeMux) {
 	api := &adminapi.API{Logger: s.logger}
 	log := api.Mux([]adminapi.Route{{Method: http.MethodGet, Path: itemsPath, Handle: s.items()}})
 	mux.Handle(logURL+"/scopes/", s.authenticate(log, func(w http.ResponseWriter, r *http.Request, err error) {
-		if connect.CodeOf(err) == connect.CodeUnauthenticated {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-		}
 		api.Answer(func(http.ResponseWriter, *http.Request) error { return plainError(err) })(w, r)
 	}))
 }
@@ -125,13 +122,13 @@ func (s *Service) items() adminapi.Handler {
 		Authorize: func(*http.Request, string) (string, error) { return "agent", nil },
 	})
 	return func(w http.ResponseWriter, r *http.Request) error {
-		found, _ := r.Context().Value(credentialKey{}).(credential)
+		from, _ := r.Context().Value(senderKey{}).(sender)
 		scope := r.PathValue("scope")
-		if found.region != "" && found.region != scope {
-			return adminapi.Invalid(starbase.FieldError{Field: headerRegion, Value: strconv.Quote(found.region), Want: "that of the path, or none"})
+		if from.region != "" && from.region != scope {
+			return adminapi.Invalid(starbase.FieldError{Field: headerRegion, Value: strconv.Quote(from.region), Want: "that of the path, or none"})
 		}
-		found.region = scope
-		c, err := s.admit(context.WithValue(r.Context(), credentialKey{}, found), "")
+		from.region = scope
+		c, err := s.admit(context.WithValue(r.Context(), senderKey{}, from), "")
 		if err != nil {
 			return plainError(err)
 		}
@@ -142,7 +139,7 @@ func (s *Service) items() adminapi.Handler {
 			log.ServeHTTP(w, r)
 			return nil
 		}
-		ctx, closed := s.opened.open(r.Context(), c.hash)
+		ctx, closed := s.opened.open(r.Context())
 		defer closed()
 		defer s.streaming(c.Name, "all")()
 		log.ServeHTTP(w, r.WithContext(ctx))

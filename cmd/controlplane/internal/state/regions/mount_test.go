@@ -195,7 +195,7 @@ func TestARevokedTokenLosesItsStreamOverPlainHTTP(t *testing.T) {
 	each(t, func(w *world) {
 		stream := w.get(w.t.Context(), "/api/v1/scopes/eu-1/items?watch", "Bearer "+w.tokens[eu])
 		require.Equal(w.t, http.StatusOK, stream.status)
-		_, err := w.store.RotateToken(w.t.Context(), eu, 0)
+		_, err := w.store.Agents().Rotate(w.t.Context(), eu, 0)
 		require.NoError(w.t, err)
 		_, err = io.Copy(io.Discard, stream.body) // it ends
 		require.NoError(w.t, err)

@@ -46,54 +46,18 @@ const MaxFailed = 20
 
 // Overview returns every region, sorted by name.
 func (s *Store) Overview(ctx context.Context) (list []RegionOverview, err error) {
-	owned := map[string]bool{}
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+` FROM regions r ORDER BY r.name`)
-		list, err = db.Collect(rows, err, func(rows *sql.Rows, r *RegionOverview) error {
-			r.Instances, r.Health = map[string]int{}, map[string]int{}
-			return scanRegion(rows.Scan, &r.Region)
-		})
-		if err != nil {
-			return err
-		}
-		byID := make(map[string]*RegionOverview, len(list))
-		for i := range list {
-			byID[list[i].ID] = &list[i]
-		}
-		rows, err = tx.QueryContext(ctx, `SELECT r.id FROM regions r JOIN region_log l ON l.scope = r.name AND l.region_id = r.id`)
-		ids, err := db.Collect(rows, err, func(rows *sql.Rows, id *string) error { return rows.Scan(id) })
-		for _, id := range ids {
-			owned[id] = true
-		}
-		if err != nil {
-			return err
-		}
-		if err := countResources(ctx, tx, byID); err != nil {
-			return err
-		}
-		if err := nameFailed(ctx, tx, byID); err != nil {
-			return err
-		}
-		return nameUnhealthy(ctx, tx, byID)
-	})
-	byName := map[string]*RegionOverview{}
-	for i := range list {
-		if owned[list[i].ID] {
-			byName[list[i].Name] = &list[i]
-		}
-	}
-	if err == nil {
-		err = s.progress(ctx, byName)
-	}
-	if err != nil {
+	if list, err = s.positions(ctx, countResources, nameFailed, nameUnhealthy); err != nil {
 		return nil, fmt.Errorf("overview: %w", err)
 	}
 	return list, nil
 }
 
-// positions returns every region with the position of its agent and the counts of its
-// resources alone, sorted by name.
-func (s *Store) positions(ctx context.Context) (list []RegionOverview, err error) {
+// positions returns every region with the position of its agent, sorted by name, and what is read
+// in addition.
+func (s *Store) positions(
+	ctx context.Context,
+	more ...func(context.Context, *db.Tx, map[string]*RegionOverview) error,
+) (list []RegionOverview, err error) {
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+`, l.scope IS NOT NULL FROM regions r
 			LEFT JOIN region_log l ON l.scope = r.name AND l.region_id = r.id ORDER BY r.name`)
@@ -105,10 +69,12 @@ func (s *Store) positions(ctx context.Context) (list []RegionOverview, err error
 			list[i].Instances, list[i].Health = map[string]int{}, map[string]int{}
 			byID[list[i].ID] = &list[i]
 		}
-		if err != nil {
-			return err
+		for _, read := range more {
+			if err == nil {
+				err = read(ctx, tx, byID)
+			}
 		}
-		return countResources(ctx, tx, byID)
+		return err
 	})
 	byName := map[string]*RegionOverview{}
 	for i := range list {

@@ -115,7 +115,7 @@ func (r *Reconciler) purge(ctx context.Context, region Region, c contents, diffe
 func (s *Store) purge(ctx context.Context, region Region, key statesync.Key, seen row) (done bool, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		done = false
-		if err := lockRegion(ctx, tx, region.ID); err != nil {
+		if err := s.Agents().Lock(ctx, tx, region.ID); err != nil {
 			return err
 		}
 		arguments := []any{key.ID, region.ID, seen.updatedAt, seen.state}
@@ -133,11 +133,8 @@ func (s *Store) purge(ctx context.Context, region Region, key statesync.Key, see
 		case policies:
 			query, arguments = `DELETE FROM cilium_network_policies WHERE id = ? AND region_id = ? AND updated_at = ? AND deleted = 1`, arguments[:3]
 		}
-		result, err := tx.ExecContext(ctx, query, arguments...)
-		if err != nil {
-			return err
-		}
-		if n, err := result.RowsAffected(); err != nil || n == 0 {
+		n, err := tx.Affected(ctx, query, arguments...)
+		if err != nil || n == 0 {
 			return err
 		}
 		if key.Collection == deployments {
@@ -172,17 +169,13 @@ func lockDeployment(ctx context.Context, tx *db.Tx, id string) error {
 // they were reported, and the row was withdrawn, before then.
 func (s *Store) purgeInstances(ctx context.Context, regionID, id string, then time.Time) (n int64, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
-		if err := lockRegion(ctx, tx, regionID); err != nil {
+		if err := s.Agents().Lock(ctx, tx, regionID); err != nil {
 			return err
 		}
-		result, err := tx.ExecContext(ctx, `DELETE FROM instances WHERE region_id = ? AND deployment_id = ? AND reported_at < ?
+		n, err = tx.Affected(ctx, `DELETE FROM instances WHERE region_id = ? AND deployment_id = ? AND reported_at < ?
 			AND NOT EXISTS (SELECT 1 FROM deployment_topology t WHERE t.deployment_id = instances.deployment_id AND t.region_id = instances.region_id)
 			AND NOT EXISTS (SELECT 1 FROM deployments d WHERE d.id = instances.deployment_id AND d.updated_at >= ?)`,
 			regionID, id, then.UnixMilli(), then.UnixMilli())
-		if err != nil {
-			return err
-		}
-		n, err = result.RowsAffected()
 		return err
 	})
 	return n, err
@@ -214,11 +207,7 @@ func (r *Reconciler) purgeNames(ctx context.Context, regions map[string]contents
 			if live(id) {
 				continue
 			}
-			result, err := tx.ExecContext(ctx, `DELETE`+unused+` AND id = ?`, then, id)
-			if err != nil {
-				return err
-			}
-			deleted, err := result.RowsAffected()
+			deleted, err := tx.Affected(ctx, `DELETE`+unused+` AND id = ?`, then, id)
 			if err != nil {
 				return err
 			}

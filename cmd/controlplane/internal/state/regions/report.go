@@ -190,16 +190,13 @@ func saveInstances(
 // forgetInstances removes the instances of a deployment whose row has vanished: its agent
 // reports that none is left. Without any the deployment is unknown.
 func forgetInstances(ctx context.Context, tx *db.Tx, regionID, name string) error {
-	result, err := tx.ExecContext(
+	n, err := tx.Affected(
 		ctx,
 		`DELETE FROM instances WHERE region_id = ? AND deployment_id = (SELECT id FROM deployments WHERE k8s_name = ?)`,
 		regionID,
 		name,
 	)
-	if err != nil {
-		return err
-	}
-	if n, err := result.RowsAffected(); err != nil || n > 0 {
+	if err != nil || n > 0 {
 		return err
 	}
 	return ErrUnknownResource

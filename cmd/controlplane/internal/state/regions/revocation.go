@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 )
 
 // errRevoked ends the streams of a credential that is not valid any more.
@@ -23,9 +25,10 @@ type opened struct {
 	byHash map[string]map[*context.CancelCauseFunc]struct{}
 }
 
-// open returns a context that ends with errRevoked once the credential is revoked.
+// open returns a context that ends with errRevoked once the credential of its agent is revoked.
 // Close must be called.
-func (o *opened) open(ctx context.Context, hash string) (ended context.Context, closed func()) {
+func (o *opened) open(ctx context.Context) (ended context.Context, closed func()) {
+	hash := agents.Of(ctx).Hash
 	if hash == "" { // the shared token, which the process has for life
 		return ctx, func() {}
 	}
@@ -99,7 +102,7 @@ func (s *Service) tidy(ctx context.Context, now time.Time) {
 func (s *Service) endRevoked(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, revokeInterval)
 	defer cancel()
-	valid, err := s.store.tokens().Valid(ctx)
+	valid, err := s.gate.Scopes.Valid(ctx)
 	if err != nil {
 		s.logger.WarnContext(ctx, "credentials of open streams not checked", slog.Any("error", err))
 		return

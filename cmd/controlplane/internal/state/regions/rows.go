@@ -76,7 +76,7 @@ var errHeld = errors.New("too many rows have vanished")
 func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen row, allowed int) (done bool, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		done = false
-		if err := lockRegion(ctx, tx, region.ID); err != nil {
+		if err := s.Agents().Lock(ctx, tx, region.ID); err != nil {
 			return err
 		}
 		state, spec, err := load(ctx, tx, key.Collection, region.ID, key.ID)
@@ -171,10 +171,4 @@ func (s *Store) withdrawAll(ctx context.Context, tx *db.Tx, name string) error {
 		more = page.More
 	}
 	return nil
-}
-
-// lockRegion blocks new rows of the region, because each refers to it.
-func lockRegion(ctx context.Context, tx *db.Tx, regionID string) error {
-	var id string
-	return db.Missing(tx.QueryRowContext(ctx, `SELECT id FROM regions WHERE id = ?`+tx.Lock, regionID).Scan(&id), ErrUnknownRegion)
 }

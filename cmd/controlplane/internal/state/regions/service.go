@@ -15,6 +15,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -46,9 +47,7 @@ type Service struct {
 
 	store   *Store
 	feed    *statesync.Server
-	bearer  string
-	guard   *guard.Guard
-	limits  *limits.Limits
+	gate    agents.Gate
 	opened  opened
 	refused refusals
 	logger  *slog.Logger
@@ -76,8 +75,10 @@ func New(config Config) (*Service, error) {
 	case config.Bearer != "" && len(config.Bearer) < tokens.MinBytes:
 		return nil, errors.New("cluster.Config: Bearer must have at least 16 bytes")
 	}
+	store := &Store{Database: config.Database}
 	s := &Service{
-		store: &Store{Database: config.Database}, feed: config.Feed, bearer: config.Bearer, guard: config.Guard, limits: config.Limits,
+		store: store, feed: config.Feed,
+		gate:   agents.Gate{Scopes: store.Agents(), Shared: config.Bearer, Guard: config.Guard, Limits: config.Limits},
 		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_messages_sent_total",

@@ -516,7 +516,7 @@ func TestARevokedCredentialLosesItsStreamsOnEveryReplica(t *testing.T) {
 		open("another region", others)
 		open("shared token", w.client("Bearer "+bearer, "eu-1"))
 
-		next, err := w.store.RotateToken(ctx, eu, time.Hour)
+		next, err := w.store.Agents().Rotate(ctx, eu, time.Hour)
 		require.NoError(w.t, err)
 		w.tokens[eu] = next
 		open("new token", w.agent())
@@ -525,7 +525,7 @@ func TestARevokedCredentialLosesItsStreamsOnEveryReplica(t *testing.T) {
 			require.Fail(w.t, "the old token is valid for an hour", "%s: %v", e.name, e.err)
 		case <-time.After(5 * time.Second): // longer than two checks
 		}
-		_, err = w.store.RotateToken(ctx, eu, 0)
+		_, err = w.store.Agents().Rotate(ctx, eu, 0)
 		require.NoError(w.t, err)
 		names := map[string]bool{}
 		for range 3 {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
@@ -89,7 +89,7 @@ func scanRegion(scan func(...any) error, r *Region) error {
 		r.PreviousTokenUntil = until
 	}
 	r.Silent = time.Since(r.HeartbeatAt) >= adminapi.Silence
-	r.HeldDeletions, err = approval.Parse(held)
+	r.HeldDeletions, err = agents.ParseHeld(held)
 	return err
 }
 
@@ -135,7 +135,7 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 		case owner != region.ID:
 			return fmt.Errorf("%w: the name %q belongs to region %s; put it with replace to give it to this one", ErrNameTaken, region.Name, owner)
 		}
-		result, err := tx.ExecContext(
+		inserted, err := tx.Affected(
 			ctx,
 			`INSERT INTO regions (id, name, platform, token_hash, created_at, agent_epoch) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
@@ -146,10 +146,6 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 			time.Now().UnixMilli(),
 			epoch,
 		)
-		if err != nil {
-			return err
-		}
-		inserted, err := result.RowsAffected()
 		if err != nil {
 			return err
 		}
@@ -168,17 +164,14 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 		if name != region.Name {
 			return fmt.Errorf("%w: the name of region %s is %q and cannot change", ErrNameTaken, region.ID, name)
 		}
-		result, err = tx.ExecContext(
+		updated, err := tx.Affected(
 			ctx,
 			`UPDATE regions SET platform = ? WHERE id = ? AND platform <> ?`,
 			region.Platform,
 			region.ID,
 			region.Platform,
 		)
-		if err != nil {
-			return err
-		}
-		if updated, err := result.RowsAffected(); err != nil || updated == 0 {
+		if err != nil || updated == 0 {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Change{Verb: verb, Kind: audit.KindRegion, Name: region.ID})
@@ -208,31 +201,6 @@ func (s *Store) awaitLog(ctx context.Context, name string) {
 	}
 }
 
-func (s *Store) tokens() tokens.Store {
-	return tokens.Store{Database: s.Database, Table: "regions", Kind: audit.KindRegion}
-}
-
-// AfterRestore revokes tokens of regions; see [tokens.Store.AfterRestore].
-func (s *Store) AfterRestore(ctx context.Context, revoke func(id, mark string) bool) ([]tokens.Restored, error) {
-	return s.tokens().AfterRestore(ctx, revoke)
-}
-
-// RotateToken gives the region a new token and returns it. The old token stays
-// valid for overlap; zero revokes it at once.
-func (s *Store) RotateToken(ctx context.Context, regionID string, overlap time.Duration) (token string, err error) {
-	token, err = s.tokens().Rotate(ctx, regionID, overlap)
-	if err != nil {
-		return "", fmt.Errorf("region %s: %w", regionID, db.Missing(err, ErrUnknownRegion))
-	}
-	return token, nil
-}
-
-// Authenticate returns the id of the region whose token this is, or
-// [tokens.ErrUnknown].
-func (s *Store) Authenticate(ctx context.Context, token string) (regionID string, err error) {
-	return s.tokens().Authenticate(ctx, token)
-}
-
 // Regions returns every region, sorted by name.
 func (s *Store) Regions(ctx context.Context) ([]Region, error) {
 	return s.list(ctx, `ORDER BY r.name`)
@@ -256,13 +224,9 @@ func (s *Store) RegionByName(ctx context.Context, name string) (Region, error) {
 }
 
 // list returns the regions that the rest of a query selects.
-func (s *Store) list(ctx context.Context, rest string, args ...any) (regions []Region, err error) {
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+` FROM regions r `+rest, args...)
-		regions, err = db.Collect(rows, err, func(rows *sql.Rows, r *Region) error { return scanRegion(rows.Scan, r) })
-		return err
-	})
-	return regions, err
+func (s *Store) list(ctx context.Context, rest string, args ...any) ([]Region, error) {
+	return db.List(ctx, s.Database, `SELECT `+regionColumns+` FROM regions r `+rest, args,
+		func(rows *sql.Rows, r *Region) error { return scanRegion(rows.Scan, r) })
 }
 
 // one is list for one region; without any the error is [ErrUnknownRegion].
@@ -279,7 +243,7 @@ func (s *Store) one(ctx context.Context, rest string, args ...any) (Region, erro
 // of the last epoch is alive.
 func (s *Store) Claim(ctx context.Context, regionID string, yield bool) (epoch uint64, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
-		if err := lockRegion(ctx, tx, regionID); err != nil {
+		if err := s.Agents().Lock(ctx, tx, regionID); err != nil {
 			return err
 		}
 		now := time.Now()

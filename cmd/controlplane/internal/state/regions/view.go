@@ -43,24 +43,32 @@ type Instance struct {
 	deploymentID string
 }
 
+// resourceRows select the resources of a region, by collection: the columns of a Resource.
+var resourceRows = map[string]string{ //nolint:gochecknoglobals // a table
+	deployments: `SELECT 'deployments', d.id, d.k8s_namespace, d.k8s_name, t.desired_state, '', 0
+		FROM deployment_topology t JOIN deployments d ON d.id = t.deployment_id WHERE t.region_id = ?`,
+	policies: `SELECT 'policies', id, k8s_namespace, k8s_name, CASE deleted WHEN 0 THEN 'running' ELSE 'archived' END, '', 0
+		FROM cilium_network_policies WHERE region_id = ?`,
+	sentinels: `SELECT 'sentinels', id, k8s_namespace, k8s_name, desired_state, health, available_replicas
+		FROM sentinels WHERE region_id = ?`,
+}
+
+func scanResource(rows *sql.Rows, r *Resource) error {
+	return rows.Scan(&r.Collection, &r.ID, &r.Namespace, &r.Name, &r.DesiredState, &r.Health, &r.AvailableReplicas)
+}
+
 // Resources returns the region and all its resources, sorted by collection and
 // id.
 func (s *Store) Resources(ctx context.Context, regionID string) (region Region, resources []Resource, err error) {
+	const and = ` UNION ALL `
+	query := resourceRows[deployments] + and + resourceRows[policies] + and + resourceRows[sentinels] + ` ORDER BY 1, 2`
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		row := tx.QueryRowContext(ctx, `SELECT `+regionColumns+` FROM regions r WHERE r.id = ?`, regionID)
 		if err := db.Missing(scanRegion(row.Scan, &region), ErrUnknownRegion); err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, `SELECT 'deployments', t.deployment_id, d.k8s_namespace, d.k8s_name, t.desired_state, '', 0
-			FROM deployment_topology t JOIN deployments d ON d.id = t.deployment_id WHERE t.region_id = ?
-			UNION ALL SELECT 'policies', id, k8s_namespace, k8s_name, CASE deleted WHEN 0 THEN 'running' ELSE 'archived' END, '', 0
-			FROM cilium_network_policies WHERE region_id = ?
-			UNION ALL SELECT 'sentinels', id, k8s_namespace, k8s_name, desired_state, health, available_replicas
-			FROM sentinels WHERE region_id = ? ORDER BY 1, 2`, regionID, regionID, regionID)
-		resources, err = db.Collect(rows, err, func(rows *sql.Rows, r *Resource) error {
-			return rows.Scan(&r.Collection, &r.ID, &r.Namespace, &r.Name, &r.DesiredState, &r.Health, &r.AvailableReplicas)
-		})
-		if err != nil {
+		rows, err := tx.QueryContext(ctx, query, regionID, regionID, regionID)
+		if resources, err = db.Collect(rows, err, scanResource); err != nil {
 			return err
 		}
 		instances, err := instancesOf(ctx, tx, region)

@@ -103,7 +103,7 @@ func watch[T any, P message[T]](
 		}
 		cursor.Epoch = page.Epoch
 	}
-	ctx, closed := s.opened.open(ctx, c.hash)
+	ctx, closed := s.opened.open(ctx)
 	defer closed()
 	defer s.streaming(c.Name, collection)()
 	sent := sent{

@@ -1,4 +1,4 @@
-package approval_test
+package agents_test
 
 import (
 	"testing"
@@ -6,28 +6,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 )
 
 func TestOnlyTheReportedDigestCanBeApproved(t *testing.T) {
 	t.Parallel()
 	held := &starbase.HeldDeletions{Digest: "now", Count: 1}
-	change, err := approval.Check(held, "", "now")
+	change, err := agents.Approval{Digest: "now"}.Check(held, "")
 	require.NoError(t, err)
 	require.True(t, change)
-	_, err = approval.Check(held, "", "before")
+	_, err = agents.Approval{Digest: "before"}.Check(held, "")
 	require.ErrorContains(t, err, `other_deletions: digest is "before": what is held has the digest "now"; read held_deletions`)
-	_, err = approval.Check(nil, "", "now")
+	_, err = agents.Approval{Digest: "now"}.Check(nil, "")
 	require.ErrorContains(t, err, "other_deletions: nothing is held that can be approved; ")
-	change, err = approval.Check(nil, "now", "now")
+	change, err = agents.Approval{Digest: "now"}.Check(nil, "now")
 	require.NoError(t, err, "it was approved, and is carried out")
 	require.False(t, change)
 }
 
 func TestAnApprovalNamesADigest(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, approval.Approval{Digest: "now"}.Wrong())
-	wrong := approval.Approval{}.Wrong()
+	require.Empty(t, agents.Approval{Digest: "now"}.Wrong())
+	wrong := agents.Approval{}.Wrong()
 	require.Len(t, wrong, 1)
 	require.EqualError(t, wrong[0], `digest is "": want the digest of held_deletions`)
 }
@@ -35,12 +35,12 @@ func TestAnApprovalNamesADigest(t *testing.T) {
 func TestWhatIsHeldIsStored(t *testing.T) {
 	t.Parallel()
 	for _, held := range []*starbase.HeldDeletions{nil, {Digest: "now", Count: 1, Units: []starbase.HeldUnit{{Unit: "project x", Objects: 6, Reason: "absent"}}}} {
-		text, err := approval.Text(held)
+		text, err := agents.HeldText(held)
 		require.NoError(t, err)
-		again, err := approval.Parse(text)
+		again, err := agents.ParseHeld(text)
 		require.NoError(t, err)
 		require.Equal(t, held, again)
 	}
-	_, err := approval.Parse("{")
+	_, err := agents.ParseHeld("{")
 	require.Error(t, err)
 }

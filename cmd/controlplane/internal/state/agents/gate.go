@@ -1,0 +1,79 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/guard"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+)
+
+// Gate admits the agents of scopes by their tokens. It is safe for concurrent use.
+type Gate struct {
+	// Scopes have the tokens. Required.
+	Scopes Scopes
+	// Shared is a token that opens every scope. Empty: there is none.
+	Shared string
+	// Guard slows down those that guess tokens. Nil: nothing does.
+	Guard *guard.Guard
+	// Limits keep one scope from taking what others need. Nil: there are none.
+	Limits *limits.Limits
+}
+
+// Agent is the sender of a request that a [Gate] has admitted.
+type Agent struct {
+	// ID is the scope whose token it has, and Hash the hash of that token. Both are empty for
+	// the shared token.
+	ID, Hash string
+}
+
+// agentKey is the context key of an Agent.
+type agentKey struct{}
+
+// Of returns the agent of a request, from its context.
+func Of(ctx context.Context) Agent {
+	agent, _ := ctx.Value(agentKey{}).(Agent)
+	return agent
+}
+
+// Enter admits a request until leave is called, and returns it with a context that has its sender
+// for [Of], and as the actor of the audit. Those that have the shared token are limited by what
+// they say they are. A request that is refused has the answer as its error, an [adminapi.Error] of 401 or
+// 429; any other error is that of the database.
+func (g *Gate) Enter(r *http.Request, saysItIs string, stream bool) (admitted *http.Request, leave func(), err error) {
+	var agent Agent
+	key, actor := "shared/"+saysItIs, audit.SharedToken
+	token, ok := tokens.Bearer(r.Header)
+	switch {
+	case !ok:
+		err = tokens.ErrUnknown
+	case g.Shared == "" || !tokens.Same(token, g.Shared):
+		agent.ID, err = g.Scopes.Authenticate(r.Context(), token)
+		agent.Hash, key = tokens.Hash(token), g.Scopes.Kind+"/"+agent.ID
+		actor = key
+	}
+	if errors.Is(err, tokens.ErrUnknown) {
+		return nil, nil, g.Guard.Refused(r, g.Scopes.Kind, token)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var wait time.Duration
+	if stream {
+		leave, wait = g.Limits.Stream(key)
+	} else {
+		leave, wait = g.Limits.Request(key, r)
+	}
+	if wait > 0 {
+		return nil, nil, &adminapi.Error{
+			Status: http.StatusTooManyRequests, Code: "too_many_requests", Wait: wait,
+			Message: "too many requests or streams with this token at once, or too many bytes; wait",
+		}
+	}
+	return r.WithContext(audit.NewContext(context.WithValue(r.Context(), agentKey{}, agent), actor)), leave, nil
+}

@@ -44,7 +44,8 @@
 // # Cost
 //
 // At most one batch is held in memory, whatever the number of records: 5,000 records
-// or 8 MiB; with [Recorder.Spread] and no spool, the records of an instant. Recording takes less than twice the time of SHA-256 and encoding/json.
+// or 8 MiB; with [Recorder.Spread] and no spool, the records of an instant. Recording takes
+// less than twice the time of SHA-256 and encoding/json.
 //
 // All time comes from package time, so tests of code built on this package can run in
 // a testing/synctest bubble.

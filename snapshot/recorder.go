@@ -97,7 +97,11 @@ func (r *Recorder[R]) validate() error {
 	case r.Period != 0 && r.Period < time.Millisecond:
 		return fmt.Errorf("snapshot: Recorder.Period: is %v, must be 0 (1m default) or at least 1ms", r.Period)
 	case r.Spread < 0 || 2*r.Spread >= cmp.Or(r.Period, defaultPeriod):
-		return fmt.Errorf("snapshot: Recorder.Spread: is %v, must be 0 or more, and less than half of Period, %v", r.Spread, cmp.Or(r.Period, defaultPeriod))
+		return fmt.Errorf(
+			"snapshot: Recorder.Spread: is %v, must be 0 or more, and less than half of Period, %v",
+			r.Spread,
+			cmp.Or(r.Period, defaultPeriod),
+		)
 	case r.MaxRecords < 0:
 		return fmt.Errorf("snapshot: Recorder.MaxRecords: is %d, must be 0 (%d default) or more", r.MaxRecords, defaultMaxRecords)
 	case r.MaxBytes < 0:

@@ -130,19 +130,24 @@ func TestAPanicWhileRecordsWaitLosesNoneOfTheNextInstant(t *testing.T) {
 		time.Sleep(time.Minute - time.Duration(time.Now().UnixNano())%time.Minute)
 		sink, begin := &store{}, time.Now()
 		collect := things("a", "b", "c")
-		r := &snapshot.Recorder[row]{Sink: sink, Spread: 20 * time.Second, MaxRecords: 2, Collect: func(ctx context.Context, at time.Time) (iter.Seq[row], error) {
-			records, err := collect(ctx, at)
-			return func(yield func(row) bool) {
-				for record := range records {
-					if at.Equal(begin) && time.Since(begin) < 3*time.Second && record.ID == "c" {
-						panic("half way")
+		r := &snapshot.Recorder[row]{
+			Sink:       sink,
+			Spread:     20 * time.Second,
+			MaxRecords: 2,
+			Collect: func(ctx context.Context, at time.Time) (iter.Seq[row], error) {
+				records, err := collect(ctx, at)
+				return func(yield func(row) bool) {
+					for record := range records {
+						if at.Equal(begin) && time.Since(begin) < 3*time.Second && record.ID == "c" {
+							panic("half way")
+						}
+						if !yield(record) {
+							return
+						}
 					}
-					if !yield(record) {
-						return
-					}
-				}
-			}, err
-		}}
+				}, err
+			},
+		}
 		run(t, r, 90*time.Second)
 		require.Len(t, sink.rows, 6, "both instants are whole")
 	})

@@ -14,7 +14,7 @@ import (
 
 var (
 	oneSeed   = flag.Uint64("seed", 0, "the seed of the one history to simulate, with its trace; 0 simulates many")
-	histories = flag.Int("histories", 0, "how many histories to simulate; 0 is 800, and 100 with -short")
+	histories = flag.Int("histories", 0, "how many histories to simulate; 0 is 500, and 100 with -short")
 )
 
 // TestMain has garbage collected seldom: histories make much and keep little.
@@ -31,7 +31,7 @@ func many() int {
 	case testing.Short():
 		return 100
 	}
-	return 800
+	return 500
 }
 
 func TestNoMachineIsTooManyAndNoGoodOneIsLost(t *testing.T) {

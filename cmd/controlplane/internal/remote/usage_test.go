@@ -41,7 +41,19 @@ func TestAPersonReadsWhatWasUsed(t *testing.T) {
 		{date, workspace, "10", "2500", "5368709120", "false"},
 	}, cells(s.must("", "list usage --from "+date+" --by day,workspace")))
 	require.Equal(t, [][]string{
-		{"DAY", "CLUSTER", "WORKSPACE", "PROJECT", "ENVIRONMENT", "SERVICE", "PHASE", "POD-MINUTES", "CPU-MILLI-MINUTES", "MEMORY-BYTE-MINUTES", "FINAL"},
+		{
+			"DAY",
+			"CLUSTER",
+			"WORKSPACE",
+			"PROJECT",
+			"ENVIRONMENT",
+			"SERVICE",
+			"PHASE",
+			"POD-MINUTES",
+			"CPU-MILLI-MINUTES",
+			"MEMORY-BYTE-MINUTES",
+			"FINAL",
+		},
 		{date, cluster, workspace, project, "production", service, "Running", "10", "2500", "5368709120", "false"},
 	}, cells(s.must("", "list usage --from "+date+" --project "+project)))
 	require.Equal(t, "pod_minutes,cpu_milli_minutes,memory_byte_minutes,final\n10,2500,5368709120,false\n",

@@ -170,7 +170,9 @@ func (p *Page) services(w http.ResponseWriter, r *http.Request, who visitor) {
 	slices.SortStableFunc(document.States, func(a, b count) int { return cmp.Or(worst(a.state, b.state), cmp.Compare(a.Word, b.Word)) })
 	// What has been so for longest comes first of those that are alike.
 	slices.SortStableFunc(rows, func(a, b serviceRow) int {
-		return cmp.Or(worst(a.State, b.State), cmp.Compare(a.State.Word, b.State.Word), a.Since.Compare(b.Since), cmp.Compare(a.Identity, b.Identity))
+		return cmp.Or(
+			worst(a.State, b.State), cmp.Compare(a.State.Word, b.State.Word), a.Since.Compare(b.Since), cmp.Compare(a.Identity, b.Identity),
+		)
 	})
 	_, document.Model = list(rows, "services", v)
 	p.render(w, r, http.StatusOK, "services", document)
@@ -214,9 +216,17 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request, who visitor) {
 	}
 	now := time.Now().UTC()
 	document := serviceDocument{
-		Now: now, CanLogout: who.sessionID != "", Service: newServiceRow(&cluster, &s, now), Wanted: s.WantedGeneration, Observed: s.ObservedGeneration,
-		ChangedAt: s.ChangedAt, ReportedAt: s.ReportedAt, Instance: clean(s.InstanceID), Digest: clean(s.ImageDigest),
-		Hold: newHold("clusters/"+cluster.ClusterID, cluster.HeldDeletions), Contact: cluster.Contact(),
+		Now:        now,
+		CanLogout:  who.sessionID != "",
+		Service:    newServiceRow(&cluster, &s, now),
+		Wanted:     s.WantedGeneration,
+		Observed:   s.ObservedGeneration,
+		ChangedAt:  s.ChangedAt,
+		ReportedAt: s.ReportedAt,
+		Instance:   clean(s.InstanceID),
+		Digest:     clean(s.ImageDigest),
+		Hold:       newHold("clusters/"+cluster.ClusterID, cluster.HeldDeletions),
+		Contact:    cluster.Contact(),
 	}
 	if s.WantedGeneration > 0 && !s.Deleted {
 		wanted, err := p.clusters.Service(ctx, id)
@@ -226,7 +236,8 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request, who visitor) {
 		}
 		document.Image, document.Replicas = clean(wanted.Image), wanted.Replicas
 	}
-	document.Changes, _, err = p.changes.List(ctx, audit.Filter{Log: audit.Changes, Kind: audit.KindService, Name: clusters.AuditName(id)}, maxChanges)
+	ofService := audit.Filter{Log: audit.Changes, Kind: audit.KindService, Name: clusters.AuditName(id)}
+	document.Changes, _, err = p.changes.List(ctx, ofService, maxChanges)
 	if err != nil {
 		p.fail(w, r, "service", err)
 		return

@@ -89,7 +89,11 @@ func TestEveryServiceIsARowWhatNeedsALookFirst(t *testing.T) {
 		// One that is reported alone, and one that is not there.
 		w.sql(`DELETE FROM services WHERE project_id = ?`, id(clusterA, 100))
 		w.sql(`DELETE FROM projects WHERE id = ?`, id(clusterA, 100))
-		orphan := w.get(fmt.Sprintf("/status/services/%s/%s/production", id(clusterA, 100), id(clusterA, 0)), "Authorization", "Bearer "+adminToken)
+		orphan := w.get(
+			fmt.Sprintf("/status/services/%s/%s/production", id(clusterA, 100), id(clusterA, 0)),
+			"Authorization",
+			"Bearer "+adminToken,
+		)
 		require.Equal(t, 200, orphan.status)
 		require.Contains(t, plain(orphan.body), "not wanted")
 		require.Contains(t, plain(orphan.body), "it is not in the database")
@@ -165,7 +169,10 @@ func TestAPersonFindsTheOneOfTenThousandThatMakesNoProgress(t *testing.T) {
 		w.sql(`UPDATE service_status SET phase = 'Progressing', error_class = 'ImagePull', message = 'manifest unknown', since = ?
 			WHERE cluster_id = ? AND service_id = 'ffffffff-0000-4000-8000-100000003777'`, long, clusterB)
 		// Some that have only begun.
-		w.sql(`UPDATE service_status SET phase = 'Progressing' WHERE cluster_id = ? AND service_id IN ('ffffffff-0000-4000-8000-100000000001', 'ffffffff-0000-4000-8000-100000000002')`, clusterA)
+		w.sql(
+			`UPDATE service_status SET phase = 'Progressing' WHERE cluster_id = ? AND service_id IN ('ffffffff-0000-4000-8000-100000000001', 'ffffffff-0000-4000-8000-100000000002')`,
+			clusterA,
+		)
 
 		shown := w.get("/status", "Authorization", "Bearer "+adminToken).body
 		first := regexp.MustCompile(`href="(/status/services\?q=[^"]*)"><b>1</b> no progress<`).FindStringSubmatch(shown)
@@ -176,7 +183,11 @@ func TestAPersonFindsTheOneOfTenThousandThatMakesNoProgress(t *testing.T) {
 		require.Len(t, rows, 1, "the second click")
 		page := plain(w.get(links[0], "Authorization", "Bearer "+adminToken).body)
 		require.Contains(t, page, "no progress since 25 min ago")
-		require.Contains(t, page, "ImagePull manifest unknown What next: The image cannot be pulled: check its name, tag and the registry's credentials.")
+		require.Contains(
+			t,
+			page,
+			"ImagePull manifest unknown What next: The image cannot be pulled: check its name, tag and the registry's credentials.",
+		)
 		require.Contains(t, page, "shop / production / ffffffff-0000-4000-8000-100000003777")
 
 		all, _, list := w.serviceRows("")

@@ -87,7 +87,8 @@ func (s *Store) Standing(ctx context.Context, id starbase.Identity) (cluster Clu
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		var clusterID string
 		err := tx.QueryRowContext(ctx, `SELECT cluster_id FROM projects WHERE id = ? UNION ALL SELECT cluster_id FROM service_status
-			WHERE project_id = ? AND environment = ? AND service_id = ? LIMIT 1`, id.ProjectID, id.ProjectID, id.Environment, id.ServiceID).Scan(&clusterID)
+			WHERE project_id = ? AND environment = ? AND service_id = ? LIMIT 1`, id.ProjectID, id.ProjectID, id.Environment, id.ServiceID).
+			Scan(&clusterID)
 		if err != nil {
 			return db.Missing(err, ErrUnknownService)
 		}

@@ -131,7 +131,11 @@ func refuseAll(wrong []wrongSnapshot) error {
 // SaveSnapshots stores the records of a cluster, each SnapshotID once, and returns how
 // many were stored: those that were there before are left as they were. Foreign are
 // the records about projects that live on another cluster, which are not stored.
-func (s *Store) SaveSnapshots(ctx context.Context, clusterID string, records []TakenSnapshot) (accepted int, foreign []TakenSnapshot, err error) {
+func (s *Store) SaveSnapshots(
+	ctx context.Context,
+	clusterID string,
+	records []TakenSnapshot,
+) (accepted int, foreign []TakenSnapshot, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		foreign = nil
 		elsewhere, err := projectsElsewhere(ctx, tx, clusterID, records)

@@ -40,15 +40,19 @@ func Routes(database *db.Database) []adminapi.Route {
 		text("from", "The first day, such as 2026-01-31, in UTC. Without it: the first of this month.", dayPattern),
 		text("to", "The day after the last. Without it: tomorrow.", dayPattern),
 	}
-	filters := append(days,
-		text("by", "What to sum by: some of "+strings.Join(Dimensions(), ", ")+", with commas between, or none. Without it: all of them.", dimensionPattern),
+	filters := slices.Concat(days, []adminapi.Parameter{
 		text("cluster_id", "Of this cluster alone.", uuidPattern),
+		text(
+			"by",
+			"What to sum by: some of "+strings.Join(Dimensions(), ", ")+", with commas between, or none. Without it: all of them.",
+			dimensionPattern,
+		),
 		text("workspace_id", "Of this workspace alone.", uuidPattern),
 		text("project_id", "Of this project alone.", uuidPattern),
 		text("environment", "Of the environments of this name alone.", namePattern),
 		text("service_id", "Of this service alone.", uuidPattern),
 		text("phase", "Of pods in this phase alone, such as Running.", namePattern),
-	)
+	})
 	return []adminapi.Route{
 		adminapi.Route{
 			Method: http.MethodGet, Path: adminapi.Prefix + "usage", Operation: adminapi.ListOperation("usage", Sum{}, filters...),
@@ -77,7 +81,7 @@ func Routes(database *db.Database) []adminapi.Route {
 			Refuses(http.StatusUnprocessableEntity, "too_many_rows"),
 		adminapi.Route{
 			Method: http.MethodGet, Path: adminapi.Prefix + "usage/gaps",
-			Operation: adminapi.ListOperation("gaps", Gap{}, append(days, text("cluster_id", "Of this cluster alone.", uuidPattern))...),
+			Operation: adminapi.ListOperation("gaps", Gap{}, filters[:3:3]...),
 			Handle: func(w http.ResponseWriter, r *http.Request) error {
 				query := adminapi.NewQuery(r)
 				from, to := period(query)
@@ -182,5 +186,7 @@ func writeCSV(ctx context.Context, w http.ResponseWriter, database *db.Database,
 }
 
 func wrongKey(key string) error {
-	return adminapi.Invalid(starbase.FieldError{Field: "after", Value: fmt.Sprintf("%.80q", key), Want: "the next of an answer before to the same question"})
+	return adminapi.Invalid(
+		starbase.FieldError{Field: "after", Value: fmt.Sprintf("%.80q", key), Want: "the next of an answer before to the same question"},
+	)
 }

@@ -84,8 +84,12 @@ func TestUsageIsReadInPartsAndAsATable(t *testing.T) {
 
 	status, body := ask("usage.csv?by=project,day&from=" + last.Format(time.DateOnly) + "&project_id=" + id(2, 7))
 	require.Equal(t, 200, status, body)
-	require.Equal(t, fmt.Sprintf("day,project_id,pod_minutes,cpu_milli_minutes,memory_byte_minutes,final\n%s,%s,1,250,%d,true\n%s,%s,1,250,%d,false\n",
-		last.Format(time.DateOnly), id(2, 7), 1<<50, today.Format(time.DateOnly), id(2, 7), 1<<50), body)
+	require.Equal(
+		t,
+		fmt.Sprintf("day,project_id,pod_minutes,cpu_milli_minutes,memory_byte_minutes,final\n%s,%s,1,250,%d,true\n%s,%s,1,250,%d,false\n",
+			last.Format(time.DateOnly), id(2, 7), 1<<50, today.Format(time.DateOnly), id(2, 7), 1<<50),
+		body,
+	)
 	status, body = ask("usage.csv?by=none&from=2026-01-01")
 	require.Equal(t, 200, status, body)
 	require.Equal(t, fmt.Sprintf("pod_minutes,cpu_milli_minutes,memory_byte_minutes,final\n50,12500,%d,false\n", 50<<50), body)

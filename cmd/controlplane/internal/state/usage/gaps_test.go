@@ -72,6 +72,7 @@ func TestAMinuteWithoutRecordsIsAGapOrExplained(t *testing.T) {
 func TestGapsAreThoseOfTheTimeAndTheCluster(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, database *db.Database) {
+		t.Helper()
 		begin := time.Now().UTC().Truncate(time.Hour).Add(-24 * time.Hour)
 		minute := func(n int) time.Time { return begin.Add(time.Duration(n) * time.Minute) }
 		for _, cluster := range []string{clusterA, clusterB} {
@@ -106,7 +107,12 @@ func TestGapsAreThoseOfTheTimeAndTheCluster(t *testing.T) {
 func TestAnAgentThatIsAwayIsAGapUntilNow(t *testing.T) {
 	t.Parallel()
 	database := openSQLite(t, filepath.Join(t.TempDir(), "trueup.db"))
-	write(t, database, `INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at) VALUES (?, 'nyc3', 'x', 'e', 1, 1, 1)`, clusterA)
+	write(
+		t,
+		database,
+		`INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at) VALUES (?, 'nyc3', 'x', 'e', 1, 1, 1)`,
+		clusterA,
+	)
 	now := time.Now().UTC()
 	begin := now.Truncate(time.Minute).Add(-time.Hour)
 	for _, cluster := range []string{clusterA, clusterB} {

@@ -69,17 +69,14 @@ func (p *Pruner) prune(ctx context.Context, table, keys, column string, before t
 	for {
 		var old int64
 		if err := p.Database.Read(ctx, func(tx *db.Tx) error {
-			return tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM `+table+` WHERE `+column+` < ? LIMIT 1) found`, before.UnixMilli()).Scan(&old)
+			return tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM `+table+` WHERE `+column+` < ? LIMIT 1) found`, before.UnixMilli()).
+				Scan(&old)
 		}); err != nil || old == 0 {
 			return n, err
 		}
-		if err := p.Database.Write(ctx, func(tx *db.Tx) error {
-			result, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE (`+keys+`) IN
+		if err := p.Database.Write(ctx, func(tx *db.Tx) (err error) {
+			old, err = tx.Affected(ctx, `DELETE FROM `+table+` WHERE (`+keys+`) IN
 				(SELECT `+keys+` FROM `+table+` WHERE `+column+` < ? ORDER BY `+column+` LIMIT ?)`, before.UnixMilli(), slice)
-			if err != nil {
-				return err
-			}
-			old, err = result.RowsAffected()
 			return err
 		}); err != nil {
 			return n, err

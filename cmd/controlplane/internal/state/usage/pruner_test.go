@@ -2,11 +2,10 @@ package usage_test
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
-
-	"log/slog"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,6 +27,7 @@ func count(t *testing.T, database *db.Database, table string) (n int) {
 func TestWhatIsTooOldGoesInSlices(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, database *db.Database) {
+		t.Helper()
 		now := time.Now().UTC().Truncate(time.Minute)
 		const old, kept = 6_000, 50
 		batch := make([]usage.Record, 0, old+kept)
@@ -55,7 +55,13 @@ func TestWhatIsTooOldGoesInSlices(t *testing.T) {
 		require.NoError(t, pruner.Prune(t.Context()))
 		require.Equal(t, 4, count(t, database, "usage_hours"))
 		require.GreaterOrEqual(t, count(t, database, "usage_days"), 3)
-		write(t, database, `INSERT INTO snapshot_minutes (cluster_id, minute, records) VALUES (?, ?, 1)`, clusterA, now.Add(-26*time.Hour).UnixMilli())
+		write(
+			t,
+			database,
+			`INSERT INTO snapshot_minutes (cluster_id, minute, records) VALUES (?, ?, 1)`,
+			clusterA,
+			now.Add(-26*time.Hour).UnixMilli(),
+		)
 		require.NoError(t, pruner.Prune(t.Context()))
 		require.Equal(t, 1, count(t, database, "snapshot_minutes"))
 	})

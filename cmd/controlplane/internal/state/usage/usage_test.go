@@ -80,10 +80,10 @@ func save(t *testing.T, database *db.Database, clusterID string, records ...usag
 	return stored
 }
 
-func write(t testing.TB, database *db.Database, statement string, args ...any) {
-	t.Helper()
-	require.NoError(t, database.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.ExecContext(t.Context(), statement, args...)
+func write(tb testing.TB, database *db.Database, statement string, args ...any) {
+	tb.Helper()
+	require.NoError(tb, database.Write(tb.Context(), func(tx *db.Tx) error {
+		_, err := tx.ExecContext(tb.Context(), statement, args...)
 		return err
 	}))
 }
@@ -99,7 +99,10 @@ func raw(t *testing.T, database *db.Database, by []string) map[string]sum {
 	t.Helper()
 	totals, memory := map[string]sum{}, map[string]*big.Int{}
 	require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(t.Context(), `SELECT cluster_id, workspace_id, project_id, environment, service_id, phase, taken_at, cpu_millis, memory_bytes FROM snapshots`)
+		rows, err := tx.QueryContext(
+			t.Context(),
+			`SELECT cluster_id, workspace_id, project_id, environment, service_id, phase, taken_at, cpu_millis, memory_bytes FROM snapshots`,
+		)
 		if err != nil {
 			return err
 		}
@@ -182,6 +185,7 @@ func TestTheSumsAreThoseOfTheRecords(t *testing.T) {
 	}
 	t.Logf("TRUEUP_SEED=%d", seed)
 	onBoth(t, func(t *testing.T, database *db.Database) {
+		t.Helper()
 		const agents = 3
 		now, pods := time.Now().UTC().Truncate(time.Minute), max(40, records/3000)
 		var group sync.WaitGroup
@@ -232,11 +236,20 @@ func TestTheSumsAreThoseOfTheRecords(t *testing.T) {
 func TestARowHasWhatItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, database *db.Database) {
+		t.Helper()
 		day := time.Now().UTC().Truncate(24 * time.Hour)
 		old := day.AddDate(0, 0, -4)
 		staging := func(r *usage.Record) { r.Environment = "staging" }
 		pending := func(r *usage.Record) { r.Phase = "Pending" }
-		save(t, database, clusterA, record(1, old), record(1, old.Add(24*time.Hour-time.Minute)), record(2, old, staging), record(3, day, pending))
+		save(
+			t,
+			database,
+			clusterA,
+			record(1, old),
+			record(1, old.Add(24*time.Hour-time.Minute)),
+			record(2, old, staging),
+			record(3, day, pending),
+		)
 		save(t, database, clusterB, record(4, day, func(r *usage.Record) { r.WorkspaceID = id(1, 9) }))
 
 		ask := func(q usage.Query) (rows []string) {
@@ -247,20 +260,49 @@ func TestARowHasWhatItIsAskedFor(t *testing.T) {
 			list, err := usage.Sums(t.Context(), database, q)
 			require.NoError(t, err)
 			for i := range list {
-				rows = append(rows, fmt.Sprint(list[i].Key(q.By), " ", list[i].PodMinutes, " ", list[i].CPUMilliMinutes, " ", list[i].MemoryByteMinutes, " ", list[i].Final))
+				rows = append(
+					rows,
+					fmt.Sprint(
+						list[i].Key(q.By),
+						" ",
+						list[i].PodMinutes,
+						" ",
+						list[i].CPUMilliMinutes,
+						" ",
+						list[i].MemoryByteMinutes,
+						" ",
+						list[i].Final,
+					),
+				)
 			}
 			return rows
 		}
 		date := func(t time.Time) string { return t.Format(time.DateOnly) }
-		require.Equal(t, []string{date(old) + " 3 750 1610612736 true", date(day) + " 2 500 1073741824 false"}, ask(usage.Query{By: []string{"day"}}))
+		require.Equal(
+			t,
+			[]string{date(old) + " 3 750 1610612736 true", date(day) + " 2 500 1073741824 false"},
+			ask(usage.Query{By: []string{"day"}}),
+		)
 		require.Equal(t, []string{" 5 1250 2684354560 false"}, ask(usage.Query{}), "one sum of everything")
 		require.Equal(t, []string{" 3 750 1610612736 true"}, ask(usage.Query{From: old, To: old.AddDate(0, 0, 1)}))
 		require.Empty(t, ask(usage.Query{From: old.AddDate(0, 0, 1), To: day}), "two days without a record")
 		require.Empty(t, ask(usage.Query{From: old.AddDate(0, 0, 1), To: day, By: []string{"day"}}))
-		require.Equal(t, []string{"production/Pending 1 250 536870912 false", "production/Running 3 750 1610612736 false", "staging/Running 1 250 536870912 false"},
-			ask(usage.Query{By: []string{"environment", "phase"}}))
-		require.Equal(t, []string{clusterA + " 2 500 1073741824 false"},
-			ask(usage.Query{By: []string{"cluster"}, Where: map[string]string{"environment": "production", "phase": "Running", "cluster": clusterA}}))
+		require.Equal(
+			t,
+			[]string{
+				"production/Pending 1 250 536870912 false",
+				"production/Running 3 750 1610612736 false",
+				"staging/Running 1 250 536870912 false",
+			},
+			ask(usage.Query{By: []string{"environment", "phase"}}),
+		)
+		require.Equal(
+			t,
+			[]string{clusterA + " 2 500 1073741824 false"},
+			ask(
+				usage.Query{By: []string{"cluster"}, Where: map[string]string{"environment": "production", "phase": "Running", "cluster": clusterA}},
+			),
+		)
 		for dimension, value := range map[string]string{"workspace": id(1, 9), "cluster": clusterB} {
 			require.Equal(t, []string{" 1 250 536870912 false"}, ask(usage.Query{Where: map[string]string{dimension: value}}), dimension)
 		}
@@ -300,6 +342,7 @@ func TestADatabaseOfBeforeHasItsSums(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC().Truncate(time.Minute)
 	fill := func(t *testing.T, database *db.Database) {
+		t.Helper()
 		random := rand.New(rand.NewPCG(1, 2))
 		for range 3 {
 			batch := make([]usage.Record, 300)
@@ -308,7 +351,12 @@ func TestADatabaseOfBeforeHasItsSums(t *testing.T) {
 			}
 			save(t, database, clusterA, batch...)
 		}
-		write(t, database, `INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at) VALUES (?, 'nyc3', 'x', 'e', 1, 1, 1)`, clusterA)
+		write(
+			t,
+			database,
+			`INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at) VALUES (?, 'nyc3', 'x', 'e', 1, 1, 1)`,
+			clusterA,
+		)
 		for _, n := range []int{1, 3, 4} {
 			report(t, database, clusterA, now.Add(-time.Duration(n)*time.Minute), int64(n%3))
 			write(t, database, `INSERT INTO capacity_reports (cluster_id, taken_at, current_pod_count, soft_limit) VALUES (?, ?, ?, 1000)`,
@@ -316,6 +364,7 @@ func TestADatabaseOfBeforeHasItsSums(t *testing.T) {
 		}
 	}
 	hours := func(t *testing.T, database *db.Database) (rows []string) {
+		t.Helper()
 		require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
 			found, err := tx.QueryContext(t.Context(), `SELECT hour, recorded, reported, populated FROM usage_hours ORDER BY hour`)
 			rows, err = db.Collect(found, err, func(rows *sql.Rows, text *string) error {
@@ -331,6 +380,7 @@ func TestADatabaseOfBeforeHasItsSums(t *testing.T) {
 	migration, err := os.ReadFile("../db/migrations/0019_usage.sql")
 	require.NoError(t, err)
 	onBoth(t, func(t *testing.T, database *db.Database) {
+		t.Helper()
 		fill(t, database)
 		want, bits := rolled(t, database, usage.Dimensions(), 1000), hours(t, database)
 		require.Greater(t, len(want), 100)

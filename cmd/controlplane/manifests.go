@@ -53,6 +53,9 @@ func newManifestsCommand() *cobra.Command {
 	return command
 }
 
+// maxReplicas keeps a slip of the finger from a cluster.
+const maxReplicas = 100
+
 var (
 	gatewayPattern  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 	hostnamePattern = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -71,8 +74,8 @@ func (m *manifests) check() error {
 		return errors.New("--gateway: is not set, must be set with --hostname")
 	case m.Gateway != "" && m.TLSSecret != "":
 		return errors.New("--tls-secret: is set beside --gateway, must be one of them: the Gateway ends TLS")
-	case m.Replicas < 0:
-		return fmt.Errorf("--replicas: is %d, must be 1 or more, or 0 for the standard", m.Replicas)
+	case m.Replicas < 0, m.Replicas > maxReplicas:
+		return fmt.Errorf("--replicas: is %d, must be 1 to %d, or 0 for the standard", m.Replicas, maxReplicas)
 	case m.Replicas > 1 && m.DatabaseSecret == "":
 		return fmt.Errorf("--replicas: is %d, must be 1 without --database-secret: a SQLite file has one writer", m.Replicas)
 	}

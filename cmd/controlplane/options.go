@@ -242,7 +242,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		{Name: "status page", Starter: page},
 		{Name: "revocation", Starter: agents},
 		{Name: "audit", Starter: changes},
-		{Name: "usage", Starter: &usage.Pruner{
+		{Name: "usage", Starter: &usage.Maintainer{
 			Database: database, RecordRetention: o.snapshotRetention, Retention: o.usageRetention, Logger: logger,
 		}},
 		{Name: "reconciler", Starter: &regions.Reconciler{Store: regionStore, Logger: logger, Registerer: registry}},

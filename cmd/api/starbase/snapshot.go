@@ -26,7 +26,9 @@ const (
 // Snapshot is the billing record of one customer pod at one instant: an entry of the
 // body of POST /api/v1/clusters/{cluster_id}/snapshots.
 type Snapshot struct {
-	// SnapshotID identifies the record; see [Snapshot.ID].
+	// SnapshotID identifies the record: 64 hexadecimal digits, the SHA-256 of ProjectID,
+	// ServiceID, PodID and SnapshotTimestamp, each preceded by its length in bytes as a
+	// big-endian number of 64 bits.
 	SnapshotID string `json:"snapshot_id"`
 	// WorkspaceID is who pays. It is not part of the identity.
 	WorkspaceID string `json:"workspace_id"`
@@ -81,7 +83,12 @@ func (s *Snapshot) Validate(clusterID string, now time.Time) (taken time.Time, f
 		s.MemoryBytes >= 0 && s.MemoryBytes <= maxMemoryBytes,
 		fmt.Sprintf("0 to %d", int64(maxMemoryBytes)),
 	)
+	before := len(v)
 	taken = v.instant("snapshot_timestamp", s.SnapshotTimestamp, now, SnapshotMaxAge)
+	// It is part of the identity: in another spelling, the instant would be another one.
+	if spelled := taken.Format(time.RFC3339Nano); len(v) == before {
+		v.require("snapshot_timestamp", s.SnapshotTimestamp, s.SnapshotTimestamp == spelled, spelled)
+	}
 	if len(v) == 0 {
 		v.require("snapshot_id", s.SnapshotID, s.SnapshotID == s.ID(), "the identity of this record, "+s.ID())
 	}

@@ -236,7 +236,6 @@ spec:
 	)
 	for step, path := range []string{v.now, v.now, v.next, v.next, v.now, v.now} {
 		load.goesOn(step)
-		load.setMixed(step < 2)
 		if step == 3 {
 			agents.stop(t)
 			agents = r.agents(v.old, kubernetes.Kubeconfig, load)
@@ -247,7 +246,6 @@ spec:
 		require.NoError(t, serving[0].Stop(time.Minute), serving[0].Tail())
 		balancer.Remove(serving[0].address)
 		serving = serving[1:]
-		load.setMixed(step == 0)
 	}
 	load.goesOn(-1)
 	load.finish()

@@ -61,7 +61,11 @@ func (o *options) client(ctx context.Context, stderr io.Writer) (*client.Client,
 			return nil, program.Usagef("--output: is csv, which is for list; must be json or yaml")
 		}
 	default:
-		return nil, program.Usagef("--output: is %q, must be json or yaml", program.Shown(o.output))
+		want := "json or yaml"
+		if o.tables {
+			want = "json, yaml or csv"
+		}
+		return nil, program.Usagef("--output: is %q, must be %s", program.Shown(o.output), want)
 	}
 	to, err := url.Parse(o.server)
 	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" || strings.Trim(to.Path, "/") != "" {
@@ -108,7 +112,9 @@ func (o *options) token() (string, error) {
 func (o *options) show(out io.Writer, answer json.RawMessage) error {
 	if o.output == "json" {
 		var value any
-		if err := json.Unmarshal(answer, &value); err != nil {
+		decoder := json.NewDecoder(bytes.NewReader(answer))
+		decoder.UseNumber() // a number as it is
+		if err := decoder.Decode(&value); err != nil {
 			return err
 		}
 		encoder := json.NewEncoder(out)

@@ -41,7 +41,7 @@ func (k kind) item(text json.RawMessage, now time.Time) (row, error) {
 	}
 	for _, column := range k.columns {
 		if k.times {
-			r.cells = append(r.cells, cmp.Or(printable(plain(value, column[1])), "-"))
+			r.cells = append(r.cells, cmp.Or(plain(value, column[1]), "-"))
 		} else {
 			r.cells = append(r.cells, cell(value, column[1], now))
 		}
@@ -304,7 +304,11 @@ func (k kind) csv(out io.Writer, items []json.RawMessage) error {
 		}
 		var cells []string
 		for _, column := range k.columns {
-			cells = append(cells, plain(value, column[1]))
+			text := plain(value, column[1])
+			if strings.ContainsAny(text[:min(1, len(text))], "=+-@") {
+				text = "'" + text // or a spreadsheet computes what an agent has reported
+			}
+			cells = append(cells, text)
 		}
 		rows = append(rows, cells)
 	}
@@ -318,6 +322,8 @@ func plain(value any, path string) string {
 		return ""
 	case []any:
 		return list(v)
+	case string:
+		return printable(v)
 	default:
 		return fmt.Sprint(v)
 	}

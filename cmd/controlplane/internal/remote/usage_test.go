@@ -35,6 +35,9 @@ func TestAPersonReadsWhatWasUsed(t *testing.T) {
 	require.NoError(t, err)
 	ask(t, "POST", "http://"+plane.Address+"/api/v1/clusters/"+cluster+"/snapshots", registered.Token, string(batch))
 
+	ask(t, "POST", "http://"+plane.Address+"/api/v1/clusters/"+cluster+"/capacity", registered.Token,
+		`{"cluster_id":"`+cluster+`","current_pod_count":2,"soft_limit":800,"timestamp":"`+yesterday.Format(time.RFC3339)+`"}`)
+
 	date := yesterday.Format(time.DateOnly)
 	require.Equal(t, [][]string{
 		{"DAY", "WORKSPACE", "POD-MINUTES", "CPU-MILLI-MINUTES", "MEMORY-BYTE-MINUTES", "FINAL"},
@@ -75,7 +78,7 @@ func TestAPersonReadsWhatWasUsed(t *testing.T) {
 	}())
 	for line, want := range map[string]string{
 		"list usage --from " + date + " -o csv --limit 1 --by day,phase": "",
-		"list usage --from " + date + " -o xml":                          `--output: is "xml", must be json or yaml`,
+		"list usage --from " + date + " -o xml":                          `--output: is "xml", must be json, yaml or csv`,
 		"list clusters --by day":                                         "--by: is for usage, not for clusters",
 		"list usage-gaps --by day":                                       "--by: is for usage, not for usage-gaps",
 		"list usage --from soon":                                         `from is "soon": want a day`,

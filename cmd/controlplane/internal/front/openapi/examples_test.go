@@ -125,7 +125,6 @@ func exchanges(t *testing.T) map[string]exchange {
 	now := time.Now().UTC().Truncate(time.Minute)
 	do("POST", "/api/v1/clusters/{cluster_id}/capacity",
 		`{"cluster_id":"`+cluster+`","current_pod_count":412,"soft_limit":800,"timestamp":"`+now.Format(time.RFC3339)+`"}`)
-	do("POST", "/api/v1/clusters/{cluster_id}/snapshots", `{"snapshots":[]}`)
 	then, pod := now.Truncate(24*time.Hour).Add(-12*time.Hour), starbase.Snapshot{
 		WorkspaceID: "22222222-2222-4222-8222-222222222222", ProjectID: project, Environment: "production", ServiceID: service,
 		PodID: "d6a6b3c1", Tier: "nova", Phase: "Running", ClusterID: cluster, CPUMillis: 250, MemoryBytes: 512 << 20,
@@ -136,6 +135,10 @@ func exchanges(t *testing.T) map[string]exchange {
 		record, err := json.Marshal(pod)
 		require.NoError(t, err)
 		do("POST", "/api/v1/clusters/{cluster_id}/snapshots", `{"snapshots":[`+string(record)+`]}`)
+	}
+	for _, at := range []time.Time{then, then.Add(2 * time.Minute), then.Add(10 * time.Minute)} {
+		do("POST", "/api/v1/clusters/{cluster_id}/capacity",
+			`{"cluster_id":"`+cluster+`","current_pod_count":1,"soft_limit":800,"timestamp":"`+at.Format(time.RFC3339)+`"}`)
 	}
 	period := "from=" + then.Format(time.DateOnly) + "&to=" + then.AddDate(0, 0, 1).Format(time.DateOnly)
 	do("GET", "usage?by=day,workspace,phase&"+period, "")

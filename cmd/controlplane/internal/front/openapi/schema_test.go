@@ -357,6 +357,8 @@ func fixed(value any) any {
 			switch text, isText := member.(string); {
 			case isText && isTime(text):
 				v[key] = "2026-01-31T12:00:00Z"
+			case key == "snapshot_id":
+				v[key] = strings.Repeat("0123456789abcdef", 4)
 			case key == "day":
 				v[key] = "2026-01-31"
 			case key == "token":

@@ -124,7 +124,7 @@ func newClusterRow(c *clusters.ClusterOverview, now time.Time, silence time.Dura
 		row.Reported = figure{true, c.ReportedGeneration}
 		row.Lag = figure{true, c.Generation - c.ReportedGeneration}
 	}
-	failing := row.countServices(c.Services, now)
+	failing := row.countServices(c, now)
 	switch contact := c.Contact(); {
 	case contact.IsZero():
 		row.State = state{"never seen", "idle"}
@@ -143,10 +143,10 @@ func newClusterRow(c *clusters.ClusterOverview, now time.Time, silence time.Dura
 }
 
 // countServices sets the counts of services and returns how many fail or make no progress.
-func (row *clusterRow) countServices(services []clusters.ServiceState, now time.Time) (failing int) {
+func (row *clusterRow) countServices(c *clusters.ClusterOverview, now time.Time) (failing int) {
 	standings, stuck := map[clusters.Standing]int{}, 0
-	for i := range services {
-		s := &services[i]
+	for i := range c.Services {
+		s := &c.Services[i]
 		unsaid := s.Standing == clusters.StandingPending || s.Standing == clusters.StandingUnknown
 		mentioned := state{strings.ToLower(string(s.Phase)), "bad"}
 		switch {
@@ -161,7 +161,7 @@ func (row *clusterRow) countServices(services []clusters.ServiceState, now time.
 		case s.Deleted:
 		default:
 			row.Desired++
-			if is, _ := standingOf(s, now); is.Word == noProgress.Word {
+			if is, _ := standingOf(s, c.Epoch, now); is.Word == noProgress.Word {
 				stuck++
 				row.note(noProgress, s)
 				continue

@@ -101,6 +101,7 @@ type Page struct {
 	api       *adminapi.API
 	clusters  *clusters.Store
 	changes   *audit.Log
+	silence   time.Duration
 }
 
 // New returns a page, or an error that names the field of config that is
@@ -126,13 +127,14 @@ func New(config Config) (*Page, error) {
 		template:  parsed,
 		clusters:  &clusters.Store{Database: config.Database},
 		changes:   &audit.Log{Database: config.Database},
+		silence:   cmp.Or(config.Silence, adminapi.Silence),
 	}
 	p.api = &adminapi.API{Logger: p.logger, Conditions: []adminapi.Condition{
 		adminapi.On(db.ErrBusy, http.StatusServiceUnavailable, "busy", "the database is busy"),
 		adminapi.On(context.DeadlineExceeded, http.StatusServiceUnavailable, "busy", "the database is busy"),
 	}}
 	p.feed = newFeed(
-		&source{database: config.Database, streams: config.Streams, log: config.Log, silence: cmp.Or(config.Silence, adminapi.Silence)},
+		&source{database: config.Database, streams: config.Streams, log: config.Log, silence: p.silence},
 		parsed,
 		p.logger,
 	)
@@ -233,7 +235,7 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request, who visitor) {
 		p.fail(w, r, "read", err)
 		return
 	}
-	p.render(w, r, http.StatusOK, "page", document{Now: time.Now().UTC(), Sections: sections, CanLogout: who.sessionID != "", Query: v.query})
+	p.render(w, r, http.StatusOK, "page", document{Now: time.Now().UTC(), Sections: sections, CanLogout: who.sessionID != "", Query: clean(v.query)})
 }
 
 // render answers with a template.

@@ -23,12 +23,17 @@ const progressDeadline = 10 * time.Minute
 // environmentPattern is what the environment of a service may be.
 var environmentPattern = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
 
+// identified reports whether the ids can be those of a service.
+func identified(id starbase.Identity) bool {
+	return starbase.ValidUUID(id.ProjectID) && starbase.ValidUUID(id.ServiceID) && environmentPattern.MatchString(id.Environment)
+}
+
 // noProgress is a service that has been on its way for longer.
 var noProgress = state{"no progress", "bad"} //nolint:gochecknoglobals // never written to
 
 // serviceRow is a service in the list of all.
 type serviceRow struct {
-	// Path is where its own page is.
+	// Path is where its own page is; see [pathOf].
 	Path string
 	// Identity is project, environment and service as people call them, IDs the same by their
 	// ids.
@@ -43,11 +48,14 @@ type serviceRow struct {
 	Class, Message, Next string
 }
 
-// standingOf returns how a service is, and since when.
-func standingOf(s *clusters.ServiceState, now time.Time) (is state, since time.Time) {
+// standingOf returns how a service is in a cluster of that epoch, and since when.
+func standingOf(s *clusters.ServiceState, epoch string, now time.Time) (is state, since time.Time) {
 	since = s.Since
 	unsaid := s.Standing == clusters.StandingPending || s.Standing == clusters.StandingUnknown
-	if unsaid {
+	switch {
+	case s.Standing == clusters.StandingPending && s.ReportedEpoch != epoch:
+		since = time.Time{} // since the restore
+	case unsaid:
 		since = s.ChangedAt
 	}
 	switch {
@@ -58,6 +66,9 @@ func standingOf(s *clusters.ServiceState, now time.Time) (is state, since time.T
 	case s.Deleted && s.Standing == clusters.StandingDeleted:
 		return state{"deleted", "idle"}, s.ChangedAt
 	case s.Deleted:
+		if s.ChangedAt.After(since) {
+			since = s.ChangedAt
+		}
 		return state{"deletion held", "busy"}, since
 	}
 	is = state{strings.ToLower(string(s.Standing)), "busy"}
@@ -70,20 +81,35 @@ func standingOf(s *clusters.ServiceState, now time.Time) (is state, since time.T
 	return is, since
 }
 
-// pathOf returns where the page of a service is.
+// pathOf returns where the page of a service is. Empty: its ids, which an agent has reported,
+// are none.
 func pathOf(s *clusters.ServiceState) string {
+	if !identified(s.Identity()) {
+		return ""
+	}
 	return servicesPath + "/" + url.PathEscape(s.ProjectID) + "/" + url.PathEscape(s.ServiceID) + "/" + url.PathEscape(s.Environment)
 }
 
-func newServiceRow(c *clusters.Cluster, s *clusters.ServiceState, now time.Time) serviceRow {
+// newServiceRow returns the row of a service, whose cluster is silent if it was not heard for
+// that long.
+func newServiceRow(c *clusters.Cluster, s *clusters.ServiceState, now time.Time, silence time.Duration) serviceRow {
 	row := serviceRow{
 		Path:     pathOf(s),
 		Identity: clean(cmp.Or(s.ProjectSlug, s.ProjectID) + " / " + s.Environment + " / " + cmp.Or(s.ServiceName, s.ServiceID)),
 		IDs:      clean(s.ProjectID + " / " + s.Environment + " / " + s.ServiceID), ClusterID: c.ClusterID, Region: clean(c.Region),
 		Ready: s.Ready, Desired: s.Desired, Class: clean(s.ErrorClass), Message: clean(s.Message),
 	}
-	row.State, row.Since = standingOf(s, now)
+	row.State, row.Since = standingOf(s, c.Epoch, now)
 	row.Next = next(row.State.Word, s.ErrorClass)
+	contact := c.Contact()
+	switch {
+	case !contact.IsZero() && now.Sub(contact) >= silence && row.State.Kind != "bad":
+		row.Message = strings.TrimSpace("It was " + row.State.Word + " when the agent was heard last. " + row.Message)
+		row.State, row.Since = state{"silent", "bad"}, contact
+		row.Next = "The cluster's agent is silent: see to it first. What it runs goes on meanwhile."
+	case s.Standing == clusters.StandingUnknown && !s.Deleted && c.LastReportAt.After(s.ChangedAt):
+		row.Since, row.Next = time.Time{}, "The newest report of the cluster's agent does not name the service: look at the agent's log."
+	}
 	return row
 }
 
@@ -118,10 +144,12 @@ func next(word, class string) string {
 	switch text, known := advice[class]; {
 	case word == "healthy", word == "deleted":
 		return ""
-	case word == "deletion held", class == starbase.ClassDeletionHeld:
+	case word == "deletion held" && class != starbase.ClassDeletionHeld:
+		return "The agent still reports it: the message says why, and its next report whether it is gone."
+	case class == starbase.ClassDeletionHeld:
 		return "Look at what the cluster's agent holds, and approve it if it is meant: controlplane approve cluster."
 	case word == "being deleted", word == "pending":
-		return "Nothing: the agent has not reported since the change."
+		return "Nothing: the agent has not reported on the change yet."
 	case word == "not wanted":
 		return "The cluster runs it and it is not in the database: was the database restored? See the runbook."
 	case known:
@@ -130,6 +158,8 @@ func next(word, class string) string {
 		return "Is the cluster's agent alive? If so, look at the pods of the service in the cluster."
 	case word == "failed", word == "rejected":
 		return "The message says why."
+	case word == "unknown":
+		return "The cluster's agent has not reported it: does it run, and with the token of this cluster?"
 	}
 	return ""
 }
@@ -160,10 +190,10 @@ func (p *Page) services(w http.ResponseWriter, r *http.Request, who visitor) {
 	}
 	now := time.Now().UTC()
 	var rows []serviceRow
-	document := servicesDocument{Now: now, CanLogout: who.sessionID != "", Query: v.query}
+	document := servicesDocument{Now: now, CanLogout: who.sessionID != "", Query: clean(v.query)}
 	for i := range all {
 		for j := range all[i].Services {
-			rows = append(rows, newServiceRow(&all[i].Cluster, &all[i].Services[j], now))
+			rows = append(rows, newServiceRow(&all[i].Cluster, &all[i].Services[j], now, p.silence))
 			document.States = add(document.States, count{rows[len(rows)-1].State, 1})
 		}
 	}
@@ -203,7 +233,7 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request, who visitor) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
 	cluster, s, err := clusters.Cluster{}, clusters.ServiceState{}, clusters.ErrUnknownService
-	if starbase.ValidUUID(id.ProjectID) && starbase.ValidUUID(id.ServiceID) && environmentPattern.MatchString(id.Environment) {
+	if identified(id) {
 		cluster, s, err = p.clusters.Standing(ctx, id)
 	}
 	switch {
@@ -218,7 +248,7 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request, who visitor) {
 	document := serviceDocument{
 		Now:        now,
 		CanLogout:  who.sessionID != "",
-		Service:    newServiceRow(&cluster, &s, now),
+		Service:    newServiceRow(&cluster, &s, now, p.silence),
 		Wanted:     s.WantedGeneration,
 		Observed:   s.ObservedGeneration,
 		ChangedAt:  s.ChangedAt,

@@ -40,7 +40,11 @@ func (w *world) serviceRows(query string) (rows, links []string, page string) {
 	body, _, _ = strings.Cut(body, "</tbody>")
 	for _, row := range strings.Split(body, "<tr role=\"row\">")[1:] {
 		rows = append(rows, plain(row))
-		links = append(links, regexp.MustCompile(`href="([^"]+)"`).FindStringSubmatch(row)[1])
+		link := ""
+		if found := regexp.MustCompile(`href="([^"]+)"`).FindStringSubmatch(row); found != nil {
+			link = found[1]
+		}
+		links = append(links, link)
 	}
 	return rows, links, got.body
 }
@@ -194,10 +198,92 @@ func TestAPersonFindsTheOneOfTenThousandThatMakesNoProgress(t *testing.T) {
 		require.Len(t, all, 50)
 		require.Contains(t, all[0], "no progress")
 		require.Contains(t, plain(list), "1 to 50 of 10,000 Next")
+		require.Contains(t, list, `<a rel="next" href="/status/services?services=2#services">`)
 		last, _, list := w.serviceRows("?services=200")
 		require.Len(t, last, 50)
 		require.Contains(t, plain(list), "9,951 to 10,000 of 10,000 Previous")
 	})
+}
+
+// TestWhatIsOnItsWayIsNotYetStuck has services that have been so for less and for more than ten
+// minutes.
+func TestWhatIsOnItsWayIsNotYetStuck(t *testing.T) {
+	t.Parallel()
+	w := small(t, statuspage.Config{})
+	w.register(clusterA, "nyc3", 4)
+	on := [3]string{"Progressing"}
+	w.report(clusterA, on, on, on, on)
+	for n, age := range []time.Duration{9 * time.Minute, 11 * time.Minute, 2 * time.Minute} {
+		w.sql(`UPDATE service_status SET since = ? WHERE service_id = ?`, time.Now().Add(-age).UnixMilli(), id(clusterA, n))
+	}
+	w.sql(`UPDATE service_status SET since = 0 WHERE service_id = ?`, id(clusterA, 3))
+	rows, _, _ := w.serviceRows("")
+	require.Regexp(t, "no progress 11 min ago", rows[0])
+	require.Regexp(t, "progressing not known", rows[1], "since before it was noted")
+	require.Regexp(t, "progressing 9 min ago", rows[2], "what has been so for longest comes first")
+	require.Regexp(t, "progressing 2 min ago|progressing 120 s ago", rows[3])
+
+	// A change makes it pending since then; one that was never reported is being deleted.
+	w.admin("PUT", servicePath(clusterA, 1), map[string]any{"image": "registry.example.com/shop:2", "replicas": 2, "service_name": "checkout"})
+	rows, links, _ := w.serviceRows("?q=checkout")
+	require.Regexp(t, `^shop / production / checkout pending \d+ s ago`, rows[0])
+	page := plain(w.get(links[0], "Authorization", "Bearer "+adminToken).body)
+	require.Contains(t, page, "shop / production / checkout pending since")
+	require.NotContains(t, page, id(clusterA, 2), "changes of others")
+	w.admin("PUT", servicePath(clusterA, 5), map[string]any{"image": "registry.example.com/shop:2", "replicas": 2})
+	w.admin("DELETE", servicePath(clusterA, 5), nil)
+	rows, _, _ = w.serviceRows("?q=" + id(clusterA, 5))
+	require.Contains(t, rows[0], "being deleted")
+	w.report(clusterA, on, [3]string{"Healthy"}, on, on)
+	rows, _, _ = w.serviceRows("?q=checkout")
+	require.Regexp(t, `healthy \d+ s ago`, rows[0], "since it is healthy")
+	rows, _, _ = w.serviceRows("?q=" + id(clusterA, 5))
+	require.Regexp(t, `deleted \d+ s ago`, rows[0])
+}
+
+// TestSinceIsOfWhatIsShown deletes a service that was healthy for long, and reports without one.
+func TestSinceIsOfWhatIsShown(t *testing.T) {
+	t.Parallel()
+	w := small(t, statuspage.Config{})
+	w.register(clusterA, "nyc3", 2)
+	w.report(clusterA, [3]string{"Healthy"}, [3]string{"Healthy"})
+	w.sql(`UPDATE service_status SET since = ?`, time.Now().Add(-5*time.Hour).UnixMilli())
+	w.sql(`UPDATE services SET updated_at = ?`, time.Now().Add(-6*time.Hour).UnixMilli())
+	rows, _, _ := w.serviceRows("?q=" + id(clusterA, 0))
+	require.Contains(t, rows[0], "healthy 5 h ago")
+
+	w.admin("DELETE", servicePath(clusterA, 0), nil)
+	w.report(clusterA, [3]string{"Healthy"}, [3]string{"Healthy"})
+	rows, _, _ = w.serviceRows("?q=" + id(clusterA, 0))
+	require.Regexp(t, `deletion held \d+ s ago`, rows[0], "since the deletion, not since it was healthy")
+
+	w.report(clusterA, [3]string{"Healthy"})
+	rows, links, _ := w.serviceRows("?q=unknown")
+	require.Contains(t, rows[0], "unknown not known")
+	page := w.get(links[0], "Authorization", "Bearer "+adminToken)
+	require.Contains(t, plain(page.body), "The newest report of the cluster's agent does not name the service")
+
+	// After a restore, and of a cluster that is not heard.
+	w.report(clusterA, [3]string{"Healthy"}, [3]string{"Healthy"})
+	w.sql(`UPDATE clusters SET epoch = 'of-another-time'`)
+	rows, _, _ = w.serviceRows("?q=" + id(clusterA, 1))
+	require.Contains(t, rows[0], "pending not known")
+	w.sql(`UPDATE clusters SET last_pull_at = ?, reported_at = ?`, time.Now().Add(-9*time.Minute).UnixMilli(), time.Now().Add(-9*time.Minute).UnixMilli())
+	rows, links, _ = w.serviceRows("?q=silent")
+	require.Len(t, rows, 2)
+	require.Contains(t, rows[0], "silent 9 min ago")
+	require.Contains(t, plain(w.get(links[0], "Authorization", "Bearer "+adminToken).body), "The cluster's agent is silent: see to it first.")
+	require.Contains(t, rows[1], "It was pending when the agent was heard last.")
+	w.sql(`UPDATE service_status SET service_id = 'a/b?c#d' WHERE service_id = ?`, id(clusterA, 1))
+	rows, links, page2 := w.serviceRows("?q=a%2Fb")
+	require.Len(t, rows, 1)
+	require.Empty(t, links[0])
+	require.NotContains(t, page2, "a/b?c#d/production")
+
+	steered := w.get("/status/services?q=%E2%80%AEabc", "Authorization", "Bearer "+adminToken)
+	require.Equal(t, 200, steered.status)
+	require.NotContains(t, steered.body, "\u202e")
+	require.NotContains(t, w.get("/status?q=%E2%80%AEabc", "Authorization", "Bearer "+adminToken).body, "\u202e")
 }
 
 func TestNobodyWithoutATokenSeesServices(t *testing.T) {

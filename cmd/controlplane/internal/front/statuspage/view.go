@@ -96,7 +96,7 @@ func list[R sought](rows []R, section string, v view) (shown []R, l listing) {
 		text := strings.ToLower(v.query)
 		found = slices.DeleteFunc(slices.Clone(rows), func(r R) bool { return !r.contains(text) })
 	}
-	l = listing{Section: section, Query: v.query, Total: len(rows), Found: len(found), Pages: max(1, (len(found)+pageSize-1)/pageSize)}
+	l = listing{Section: section, Query: clean(v.query), Total: len(rows), Found: len(found), Pages: max(1, (len(found)+pageSize-1)/pageSize)}
 	asked := map[string]*int{"clusters": &v.clusters, "regions": &v.regions, "services": &v.services}[section]
 	l.Page = min(max(1, *asked), l.Pages)
 	first := (l.Page - 1) * pageSize

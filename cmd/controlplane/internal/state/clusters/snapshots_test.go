@@ -140,6 +140,8 @@ func TestABadRecordAmongGoodOnesIsListed(t *testing.T) {
 		"long ago":           {text(func(s *starbase.Snapshot) { s.SnapshotTimestamp = at.Add(-49 * time.Hour).Format(time.RFC3339) }), `no more than 48 hours ago`},
 		"no time":            {text(func(s *starbase.Snapshot) { s.SnapshotTimestamp = "" }), `a time of RFC 3339 in UTC`},
 		"another zone":       {text(func(s *starbase.Snapshot) { s.SnapshotTimestamp = "2026-11-22T12:00:00+01:00" }), `a time of RFC 3339 in UTC`},
+		"another spelling":   {text(func(s *starbase.Snapshot) { s.SnapshotTimestamp = at.Format("2006-01-02T15:04:05") + ",0Z" }), `want ` + at.Format(time.RFC3339)},
+		"UTC as an offset":   {text(func(s *starbase.Snapshot) { s.SnapshotTimestamp = at.Format("2006-01-02T15:04:05") + "+00:00" }), `want ` + at.Format(time.RFC3339)},
 		"less than no CPU":   {text(func(s *starbase.Snapshot) { s.CPUMillis = -1 }), `cpu_millis is -1`},
 		"too much memory":    {text(func(s *starbase.Snapshot) { s.MemoryBytes = 1 << 51 }), `memory_bytes is`},
 		"CPU as text":        {with(`"cpu_millis":"1"`), `cpu_millis is a JSON string`},
@@ -283,14 +285,14 @@ func TestRecordsAreKeptForTheirTimeAndOutliveTheirCluster(t *testing.T) {
 		_, _, err := w.store.SaveSnapshots(t.Context(), clusterA, records)
 		require.NoError(t, err)
 	}
-	pruner := usage.Pruner{Database: w.store.Database}
+	maintainer := usage.Maintainer{Database: w.store.Database}
 	save(usage.RecordRetention-time.Hour, usage.RecordRetention+time.Hour, 0)
 	require.Len(t, w.snapshots(), 3, "an agent does not wait until others are removed")
-	require.NoError(t, pruner.Prune(t.Context()))
+	require.NoError(t, maintainer.Prune(t.Context()))
 	require.Len(t, w.snapshots(), 2)
 	save(time.Hour)
-	pruner.RecordRetention = 48 * time.Hour
-	require.NoError(t, pruner.Prune(t.Context()))
+	maintainer.RecordRetention = 48 * time.Hour
+	require.NoError(t, maintainer.Prune(t.Context()))
 	require.Len(t, w.snapshots(), 2, "the older one has gone")
 
 	theirs := billed(9, now)

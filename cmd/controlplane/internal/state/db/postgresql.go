@@ -155,7 +155,7 @@ func classifyPostgreSQL(err error) error {
 		case "53100":
 			return fmt.Errorf("%w: %w", ErrFull, err)
 		}
-	case errors.As(err, &network), errors.Is(err, sql.ErrConnDone):
+	case errors.As(err, &network), errors.Is(err, sql.ErrConnDone), pgconn.SafeToRetry(err):
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	return err

@@ -28,6 +28,8 @@ var (
 	dayPattern       = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}$`)
 	dimensionPattern = regexp.MustCompile(`^(none|[a-z]+(,[a-z]+)*)$`)
 	uuidPattern      = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	phasePattern     = regexp.MustCompile(`^(Pending|Running|Succeeded|Failed|Unknown)$`)
+	gapPattern       = regexp.MustCompile(`^[0-9a-f-]{36}/\d{8}T\d{4}$`)
 	namePattern      = regexp.MustCompile(`^[A-Za-z0-9-]{1,63}$`)
 )
 
@@ -51,7 +53,7 @@ func Routes(database *db.Database) []adminapi.Route {
 		text("project_id", "Of this project alone.", uuidPattern),
 		text("environment", "Of the environments of this name alone.", namePattern),
 		text("service_id", "Of this service alone.", uuidPattern),
-		text("phase", "Of pods in this phase alone, such as Running.", namePattern),
+		text("phase", "Of pods in this phase alone: Pending, Running, Succeeded, Failed or Unknown.", phasePattern),
 	})
 	return []adminapi.Route{
 		adminapi.Route{
@@ -91,6 +93,9 @@ func Routes(database *db.Database) []adminapi.Route {
 				clusterID := query.Text("cluster_id", uuidPattern, "the UUID of a cluster")
 				return adminapi.WritePart(r.Context(), w, query, "gaps", (*Gap).Key,
 					func(ctx context.Context, after string, limit int) ([]Gap, error) {
+						if after != "" && !gapPattern.MatchString(after) {
+							return nil, wrongKey(after)
+						}
 						gaps, err := Gaps(ctx, database, clusterID, from, to)
 						gaps = slices.DeleteFunc(gaps, func(g Gap) bool { return g.Key() <= after })
 						return gaps[:min(limit, len(gaps))], err
@@ -140,7 +145,10 @@ func parse(query *adminapi.Query) Query {
 	}
 	for _, dimension := range Dimensions()[1:] {
 		name, pattern, want := column(dimension), uuidPattern, "a UUID"
-		if name == dimension {
+		switch dimension {
+		case "phase":
+			pattern, want = phasePattern, "Pending, Running, Succeeded, Failed or Unknown"
+		case "environment":
 			pattern, want = namePattern, "a name"
 		}
 		if value := query.Text(name, pattern, want); value != "" {

@@ -44,7 +44,7 @@ func TestUsageIsReadInPartsAndAsATable(t *testing.T) {
 	database := openSQLite(t, filepath.Join(t.TempDir(), "trueup.db"))
 	ask := serve(t, database)
 	today := time.Now().UTC().Truncate(24 * time.Hour)
-	last := today.AddDate(0, -1, 0)
+	last := today.AddDate(0, 0, -today.Day()) // of the month before
 	var records []usage.Record
 	for n := range 25 {
 		project := func(r *usage.Record) { r.ProjectID, r.MemoryBytes = id(2, n), 1<<50 }
@@ -120,6 +120,8 @@ func TestAWrongQuestionIsRefusedByName(t *testing.T) {
 		"usage?by=":                                    `by is \"\"`,
 		"usage?project_id=shop":                        `project_id is \"shop\": want a UUID`,
 		"usage?phase=%00":                              `phase is`,
+		"usage?phase=running":                          `phase is \"running\": want Pending, Running, Succeeded`,
+		"usage/gaps?after=x":                           `after is \"x\": want the next of an answer before`,
 		"usage?tier=nova":                              `tier: want no such parameter: there are`,
 		"usage?after=x":                                `after is \"x\": want the next of an answer before to the same question`,
 		"usage?by=none&after=x":                        `after is \"x\"`,

@@ -2,13 +2,14 @@
 // the minutes that have none although pods were counted.
 //
 // A record that is stored is added to the sums of its day in the same transaction, so the sums
-// are exact whatever comes twice, late or in another order, and outlive the records. One
+// are exact whatever comes twice, late or in another order, and outlive the records. What a
+// replica of before this package has stored is added within a minute ([Maintainer]). One
 // record is one pod-minute: agents take one of each pod a minute. No record is taken that is
 // older than 48 hours; a day that ended before that is final.
 //
 // A minute without records is a gap if the nearest capacity reports before and after it counted
 // pods ([ReasonUnrecorded]), or if there is none within two minutes ([ReasonSilent]). It is
-// looked for from the first minute that a cluster has sent something about until now, or, once
-// the cluster is removed, until the last. Between a report that counted pods and one that counted
+// looked for from the first minute that is known to have a report until now, or, once the
+// cluster is removed, until the last that it has sent something about. Between a report that counted pods and one that counted
 // none there may have been none, so that is no gap. All these times are of the agent's clock.
 package usage

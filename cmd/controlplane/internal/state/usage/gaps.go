@@ -3,6 +3,7 @@ package usage
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -114,16 +115,20 @@ func read(ctx context.Context, tx *db.Tx, clusterID string, from, to time.Time) 
 	for _, r := range first {
 		c := &cluster{hours: map[int64]hour{}}
 		clusters[r.id] = c
-		first, _, err := bounds(ctx, tx, r.id, `ASC`)
+		first, _, err := bounds(ctx, tx, r.id, `reported`, `ASC`)
 		if err != nil {
 			return nil, err
 		}
+		if first.IsZero() { // it never counted its pods
+			delete(clusters, r.id)
+			continue
+		}
 		c.first = first.Add(time.Minute) // of the first itself, nothing before is known
-		if _, c.last, err = bounds(ctx, tx, r.id, `DESC`); err != nil {
+		if _, c.last, err = bounds(ctx, tx, r.id, `(recorded | reported)`, `DESC`); err != nil {
 			return nil, err
 		}
-		if r.registered {
-			c.last = latest(c.last, time.Now().Add(-settled))
+		if end := time.Now().Add(-settled); r.registered || c.last.After(end) {
+			c.last = end
 		}
 	}
 	rows, err = tx.QueryContext(ctx, `SELECT cluster_id, hour, recorded, reported, populated FROM usage_hours
@@ -133,23 +138,25 @@ func read(ctx context.Context, tx *db.Tx, clusterID string, from, to time.Time) 
 		return rows.Scan(&r.id, &r.at, &r.recorded, &r.reported, &r.populated)
 	})
 	for _, r := range hours {
-		clusters[r.id].hours[r.at] = r.hour
+		if c := clusters[r.id]; c != nil {
+			c.hours[r.at] = r.hour
+		}
 	}
 	return clusters, err
 }
 
-// bounds returns the first minute with a record or a report, and the minute after the last,
-// of the first hour in that order.
-func bounds(ctx context.Context, tx *db.Tx, clusterID, order string) (first, end time.Time, err error) {
-	var at int64
-	var h hour
-	if err := tx.QueryRowContext(ctx, `SELECT hour, recorded, reported FROM usage_hours WHERE cluster_id = ? ORDER BY hour `+order+` LIMIT 1`, clusterID).
-		Scan(&at, &h.recorded, &h.reported); err != nil {
-		return first, end, err
+// bounds returns the first minute whose bit is set in what, and the minute after the last, of
+// the first hour in that order that has one. Zero: there is none.
+func bounds(ctx context.Context, tx *db.Tx, clusterID, what, order string) (first, end time.Time, err error) {
+	var at, bits int64
+	err = tx.QueryRowContext(ctx, `SELECT hour, `+what+` FROM usage_hours WHERE cluster_id = ? AND `+what+` <> 0 ORDER BY hour `+order+` LIMIT 1`, clusterID).
+		Scan(&at, &bits)
+	if errors.Is(err, sql.ErrNoRows) {
+		return first, end, nil
 	}
 	begin := time.UnixMilli(at).UTC()
 	for minute := range 60 {
-		if (h.recorded|h.reported)>>minute&1 == 0 {
+		if bits>>minute&1 == 0 {
 			continue
 		}
 		if first.IsZero() {
@@ -157,7 +164,7 @@ func bounds(ctx context.Context, tx *db.Tx, clusterID, order string) (first, end
 		}
 		end = begin.Add(time.Duration(minute+1) * time.Minute)
 	}
-	return first, end, nil
+	return first, end, err
 }
 
 // missing returns why the minute is a gap, or nothing.

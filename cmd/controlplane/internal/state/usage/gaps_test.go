@@ -28,7 +28,7 @@ func gaps(t *testing.T, database *db.Database, clusterID string, begin, from, to
 // gaps.
 func TestAMinuteWithoutRecordsIsAGapOrExplained(t *testing.T) {
 	t.Parallel()
-	// r: records; p: pods were counted; z: none were counted; R: records, and pods were counted.
+	// r: records; p: pods were counted; z: none were counted; b: none, and then some; R: records, and pods were counted.
 	for name, test := range map[string]struct {
 		minutes string
 		want    []string
@@ -36,10 +36,13 @@ func TestAMinuteWithoutRecordsIsAGapOrExplained(t *testing.T) {
 		"nothing is missing":                       {"RRRRRR", nil},
 		"records, and a report now and then":       {"RrRrrrR", nil},
 		"no records although there are pods":       {"RRppRR", []string{"a Unrecorded 2-4"}},
+		"one after the other":                      {"RRpp___RR", []string{"a Unrecorded 2-4", "a Silent 4-7"}},
+		"a report of none before one of some":      {"RRbbRR", []string{"a Unrecorded 2-4"}},
 		"one minute":                               {"RRpRR", []string{"a Unrecorded 2-3"}},
 		"a report comes late":                      {"RR_RR", []string{"a Unrecorded 2-3"}},
 		"the agent was away":                       {"RR____RR", []string{"a Silent 2-6"}},
 		"the agent was away, records were kept":    {"RRrrrrRR", nil},
+		"records of before the first report":       {"rr__RR", nil},
 		"no pods":                                  {"zzzzzz", nil},
 		"no pods, and a report now and then":       {"z_z_z", nil},
 		"the last pod goes":                        {"RRzzz", nil},
@@ -60,12 +63,50 @@ func TestAMinuteWithoutRecordsIsAGapOrExplained(t *testing.T) {
 				if what == 'R' || what == 'p' {
 					report(t, database, clusterA, at.Add(40*time.Second), 3)
 				}
+				if what == 'b' {
+					report(t, database, clusterA, at.Add(10*time.Second), 0)
+					report(t, database, clusterA, at.Add(40*time.Second), 3)
+				}
 				if what == 'z' {
 					report(t, database, clusterA, at.Add(40*time.Second), 0)
 				}
 			}
 			require.Equal(t, test.want, gaps(t, database, "", begin, begin.Add(-time.Hour), begin.Add(5*time.Hour)))
 		})
+	}
+}
+
+// TestAGapAtTheEdgeIsSeen has an hour that lacks its last minute, days that begin and end in gaps,
+// and clusters of which one's gap begins where the other's ends.
+func TestAGapAtTheEdgeIsSeen(t *testing.T) {
+	t.Parallel()
+	database := openSQLite(t, filepath.Join(t.TempDir(), "trueup.db"))
+	begin := time.Now().UTC().Truncate(time.Hour).Add(-24 * time.Hour)
+	minute := func(n int) time.Time { return begin.Add(time.Duration(n) * time.Minute) }
+	missing := map[string][2]int{clusterA: {119, 130}, clusterB: {130, 140}}
+	for cluster, gap := range missing {
+		var records []usage.Record
+		for n := range 240 {
+			report(t, database, cluster, minute(n).Add(time.Second), 1)
+			if n < gap[0] || n >= gap[1] {
+				records = append(records, record(n, minute(n), func(r *usage.Record) { r.ProjectID = cluster }))
+			}
+		}
+		save(t, database, cluster, records...)
+	}
+	all := []string{"a Unrecorded 119-130", "b Unrecorded 130-140"}
+	require.Equal(t, all, gaps(t, database, "", begin, begin, minute(240)))
+	require.Equal(t, []string{"a Unrecorded 119-120"}, gaps(t, database, "", begin, minute(60), minute(120)), "the report after it is in the next hour")
+	require.Equal(t, []string{"a Unrecorded 120-130"}, gaps(t, database, clusterA, begin, minute(120), minute(180)), "the one before it is in the hour before")
+
+	ask := serve(t, database)
+	from, to := begin.Format(time.DateOnly), begin.AddDate(0, 0, 2).Format(time.DateOnly)
+	_, body := ask("usage/gaps?from=" + from + "&to=" + to + "&cluster_id=" + clusterB)
+	require.Contains(t, body, clusterB)
+	require.NotContains(t, body, clusterA)
+	for days, want := range map[int]int{100: 200, 101: 400} {
+		status, body := ask("usage/gaps?from=" + begin.AddDate(0, 0, -days).Format(time.DateOnly) + "&to=" + begin.Format(time.DateOnly))
+		require.Equal(t, want, status, body)
 	}
 }
 
@@ -125,5 +166,5 @@ func TestAnAgentThatIsAwayIsAGapUntilNow(t *testing.T) {
 	require.Equal(t, usage.ReasonSilent, found[0].Reason)
 	require.Equal(t, clusterA, found[0].ClusterID)
 	require.Equal(t, begin.Add(time.Minute), found[0].From)
-	require.WithinDuration(t, now.Add(-6*time.Minute), found[0].To, 2*time.Minute, "the last minutes may still come")
+	require.WithinDuration(t, now.Add(-6*time.Minute), found[0].To, 70*time.Second, "the last minutes may still come")
 }

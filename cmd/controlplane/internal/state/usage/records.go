@@ -44,7 +44,7 @@ func Save(ctx context.Context, tx *db.Tx, clusterID string, records []Record) (s
 
 // insert stores the rows that are not stored, and returns these as they are stored.
 func insert(ctx context.Context, tx *db.Tx, clusterID string, rows []Record, now time.Time) (stored []Record, err error) {
-	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"
 	args := make([]any, 0, len(rows)*13)
 	for i := range rows {
 		r := &rows[i]
@@ -52,7 +52,7 @@ func insert(ctx context.Context, tx *db.Tx, clusterID string, rows []Record, now
 			r.Tier, r.Phase, r.TakenAt.UnixMilli(), r.CPUMillis, r.MemoryBytes, now.UnixMilli())
 	}
 	inserted, err := tx.QueryContext(ctx, `INSERT INTO snapshots (snapshot_id, cluster_id, workspace_id, project_id, environment, service_id,
-		pod_id, tier, phase, taken_at, cpu_millis, memory_bytes, received_at) VALUES `+strings.Repeat(row+", ", len(rows)-1)+row+`
+		pod_id, tier, phase, taken_at, cpu_millis, memory_bytes, received_at, summed) VALUES `+strings.Repeat(row+", ", len(rows)-1)+row+`
 		ON CONFLICT (snapshot_id) DO NOTHING
 		RETURNING workspace_id, project_id, environment, service_id, phase, taken_at, cpu_millis, memory_bytes`, args...)
 	return db.Collect(inserted, err, func(rows *sql.Rows, r *Record) error {

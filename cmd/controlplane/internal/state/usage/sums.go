@@ -133,6 +133,13 @@ func Sums(ctx context.Context, database *db.Database, q Query) (list []Sum, err 
 	// Records are taken until they are that old.
 	final := time.Now().Add(-starbase.SnapshotMaxAge).UTC().Truncate(day)
 	err = database.Read(ctx, func(tx *db.Tx) error {
+		var open sql.NullInt64
+		if err := tx.QueryRowContext(ctx, `SELECT min(taken_at) FROM snapshots WHERE summed = 0`).Scan(&open); err != nil {
+			return err
+		}
+		if from := time.UnixMilli(open.Int64).UTC().Truncate(day); open.Valid && from.Before(final) {
+			final = from
+		}
 		rows, err := tx.QueryContext(ctx, text+` LIMIT ?`, append(slices.Clone(args), q.Limit)...)
 		list, err = db.Collect(rows, err, func(rows *sql.Rows, s *Sum) error { return scan(rows, q, final, s) })
 		return err

@@ -337,60 +337,85 @@ func TestADayIsFinalWhenNoRecordOfItIsTakenAnyMore(t *testing.T) {
 	}
 }
 
-// TestADatabaseOfBeforeHasItsSums runs the migration on a database that has records and no sums.
+// TestADatabaseOfBeforeHasItsSums runs the migration on a database that has records and no sums,
+// and on which a program of before goes on storing records, while two programs of now sum them.
 func TestADatabaseOfBeforeHasItsSums(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC().Truncate(time.Minute)
-	fill := func(t *testing.T, database *db.Database) {
-		t.Helper()
-		random := rand.New(rand.NewPCG(1, 2))
-		for range 3 {
-			batch := make([]usage.Record, 300)
-			for i := range batch {
-				batch[i] = randomRecord(random, 3, 20, now)
-			}
-			save(t, database, clusterA, batch...)
-		}
-		write(
-			t,
-			database,
-			`INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at) VALUES (?, 'nyc3', 'x', 'e', 1, 1, 1)`,
-			clusterA,
-		)
-		for _, n := range []int{1, 3, 4} {
-			report(t, database, clusterA, now.Add(-time.Duration(n)*time.Minute), int64(n%3))
-			write(t, database, `INSERT INTO capacity_reports (cluster_id, taken_at, current_pod_count, soft_limit) VALUES (?, ?, ?, 1000)`,
-				clusterA, now.Add(-time.Duration(n)*time.Minute).UnixMilli(), n%3)
-		}
-	}
-	hours := func(t *testing.T, database *db.Database) (rows []string) {
-		t.Helper()
-		require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
-			found, err := tx.QueryContext(t.Context(), `SELECT hour, recorded, reported, populated FROM usage_hours ORDER BY hour`)
-			rows, err = db.Collect(found, err, func(rows *sql.Rows, text *string) error {
-				var hour, recorded, reported, populated int64
-				err := rows.Scan(&hour, &recorded, &reported, &populated)
-				*text = fmt.Sprint(hour, recorded, reported, populated)
-				return err
-			})
-			return err
-		}))
-		return rows
-	}
 	migration, err := os.ReadFile("../db/migrations/0019_usage.sql")
 	require.NoError(t, err)
 	onBoth(t, func(t *testing.T, database *db.Database) {
 		t.Helper()
-		fill(t, database)
+		random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
+		var batch []usage.Record
+		for range 7000 {
+			batch = append(batch, randomRecord(random, 3, 20, now))
+		}
+		save(t, database, clusterA, batch[:3500]...)
+		save(t, database, clusterB, batch[3500:]...)
 		want, bits := rolled(t, database, usage.Dimensions(), 1000), hours(t, database)
 		require.Greater(t, len(want), 100)
 		require.NotEmpty(t, bits)
-		write(t, database, `DROP TABLE usage_days`)
-		write(t, database, `DROP TABLE usage_hours`)
-		write(t, database, string(migration))
-		require.Equal(t, want, rolled(t, database, usage.Dimensions(), 1000))
-		require.Equal(t, bits, hours(t, database))
+		for _, statement := range []string{
+			`DROP TABLE usage_days`, `DROP TABLE usage_hours`, `DROP INDEX snapshots_not_summed`, `ALTER TABLE snapshots DROP COLUMN summed`, string(migration),
+		} {
+			write(t, database, statement)
+		}
+		old := now.AddDate(0, 0, -5).Truncate(24 * time.Hour)
+		write(t, database, `INSERT INTO snapshots SELECT 'of-before', cluster_id, workspace_id, project_id, environment, service_id, pod_id, tier,
+			'Running', ?, 250, 7, received_at, 0 FROM snapshots LIMIT 1`, old.UnixMilli())
+		require.Empty(t, rolled(t, database, usage.Dimensions(), 1000))
+		save(t, database, clusterA, record(1, old.Add(time.Hour)))
+		final := func() bool {
+			list, err := usage.Sums(t.Context(), database, usage.Query{From: old, To: old.AddDate(0, 0, 1), By: []string{"day"}, Limit: 1})
+			require.NoError(t, err)
+			return list[0].Final
+		}
+		require.False(t, final(), "a record of the day is in no sum")
+		maintainer := usage.Maintainer{Database: database, RecordRetention: 48 * time.Hour}
+		kept := count(t, database, "snapshots")
+		require.NoError(t, maintainer.Prune(t.Context()))
+		require.Equal(t, kept-1, count(t, database, "snapshots"), "what is in no sum stays, however old")
+
+		var group sync.WaitGroup
+		for range 2 {
+			group.Go(func() {
+				if err := maintainer.Sum(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		require.True(t, final())
+		have := rolled(t, database, usage.Dimensions(), 1000)
+		for key := range have {
+			if strings.HasPrefix(key, old.Format(time.DateOnly)) {
+				delete(have, key)
+			}
+		}
+		require.Equal(t, want, have)
+		require.Equal(t, bits, hours(t, database)[2:], "the records of that day have two hours")
+		before := rolled(t, database, usage.Dimensions(), 1000)
+		require.NoError(t, maintainer.Sum(t.Context()))
+		require.Equal(t, before, rolled(t, database, usage.Dimensions(), 1000), "each is added once")
 	})
+}
+
+// hours returns what is known of each hour.
+func hours(t *testing.T, database *db.Database) (rows []string) {
+	t.Helper()
+	require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
+		found, err := tx.QueryContext(t.Context(), `SELECT cluster_id, hour, recorded, reported, populated FROM usage_hours ORDER BY hour, cluster_id`)
+		rows, err = db.Collect(found, err, func(rows *sql.Rows, text *string) error {
+			var cluster string
+			var hour, recorded, reported, populated int64
+			err := rows.Scan(&cluster, &hour, &recorded, &reported, &populated)
+			*text = fmt.Sprint(cluster, hour, recorded, reported, populated)
+			return err
+		})
+		return err
+	}))
+	return rows
 }
 
 func report(t *testing.T, database *db.Database, clusterID string, at time.Time, pods int64) {

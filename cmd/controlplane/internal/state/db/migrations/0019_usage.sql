@@ -1,3 +1,4 @@
+-- expands
 -- The sums of the billing records, by UTC day: what is billed, and kept when the records are
 -- gone. Bytes of memory are two sums, of whole GiB and of the rest: a sum of bytes can leave
 -- 64 bits.
@@ -16,12 +17,6 @@ CREATE TABLE usage_days (
     PRIMARY KEY (day, cluster_id, workspace_id, project_id, environment, service_id, phase)
 );
 
-INSERT INTO usage_days
-SELECT taken_at - taken_at % 86400000, cluster_id, workspace_id, project_id, environment, service_id, phase,
-    count(*), sum(cpu_millis), sum(memory_bytes / 1073741824), sum(memory_bytes % 1073741824)
-FROM snapshots
-GROUP BY 1, 2, 3, 4, 5, 6, 7;
-
 -- One bit for each minute of an hour: whether there are billing records about it, whether
 -- there is a capacity report, and whether that counted pods.
 CREATE TABLE usage_hours (
@@ -33,17 +28,7 @@ CREATE TABLE usage_hours (
     PRIMARY KEY (cluster_id, hour)
 );
 
-INSERT INTO usage_hours
-SELECT cluster_id, taken_at - taken_at % 3600000,
-    sum(DISTINCT CAST(1 AS BIGINT) << CAST(taken_at / 60000 % 60 AS INTEGER)), 0, 0
-FROM snapshots
-GROUP BY 1, 2;
-
-INSERT INTO usage_hours
-SELECT cluster_id, taken_at - taken_at % 3600000, 0,
-    sum(DISTINCT CAST(1 AS BIGINT) << CAST(taken_at / 60000 % 60 AS INTEGER)),
-    sum(DISTINCT CASE WHEN current_pod_count > 0 THEN CAST(1 AS BIGINT) << CAST(taken_at / 60000 % 60 AS INTEGER) ELSE 0 END)
-FROM capacity_reports
-WHERE TRUE
-GROUP BY 1, 2
-ON CONFLICT (cluster_id, hour) DO UPDATE SET reported = excluded.reported, populated = excluded.populated;
+-- 1: the record is in the sums. Those that a program of before has stored are not, and are
+-- added later.
+ALTER TABLE snapshots ADD COLUMN summed INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX snapshots_not_summed ON snapshots (taken_at) WHERE summed = 0;

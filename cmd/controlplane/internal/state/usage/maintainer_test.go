@@ -39,20 +39,20 @@ func TestWhatIsTooOldGoesInSlices(t *testing.T) {
 		}
 		require.Equal(t, old+kept, save(t, database, clusterA, batch...))
 		log := &logtest.Log{}
-		pruner := usage.Pruner{Database: database, Logger: slog.New(slog.NewJSONHandler(log, nil))}
-		require.NoError(t, pruner.Prune(t.Context()))
+		maintainer := usage.Maintainer{Database: database, Logger: slog.New(slog.NewJSONHandler(log, nil))}
+		require.NoError(t, maintainer.Prune(t.Context()))
 		require.Equal(t, kept, count(t, database, "snapshots"))
 		require.Equal(t, 2, count(t, database, "usage_days"), "the sums outlive the records")
 		require.Contains(t, log.String(), `"rows":6000`)
 
 		before := log.String()
-		require.NoError(t, pruner.Prune(t.Context()))
+		require.NoError(t, maintainer.Prune(t.Context()))
 		require.Equal(t, before, log.String(), "there is nothing to remove")
 
 		save(t, database, clusterA, record(1, now.AddDate(0, 0, -402)), record(1, now.Add(-26*time.Hour)), record(1, now.Add(-24*time.Hour)))
 		require.Equal(t, 2, count(t, database, "snapshot_minutes")+1, "that of 24 hours ago alone")
 		require.Equal(t, 5, count(t, database, "usage_hours"))
-		require.NoError(t, pruner.Prune(t.Context()))
+		require.NoError(t, maintainer.Prune(t.Context()))
 		require.Equal(t, 4, count(t, database, "usage_hours"))
 		require.GreaterOrEqual(t, count(t, database, "usage_days"), 3)
 		write(
@@ -62,7 +62,7 @@ func TestWhatIsTooOldGoesInSlices(t *testing.T) {
 			clusterA,
 			now.Add(-26*time.Hour).UnixMilli(),
 		)
-		require.NoError(t, pruner.Prune(t.Context()))
+		require.NoError(t, maintainer.Prune(t.Context()))
 		require.Equal(t, 1, count(t, database, "snapshot_minutes"))
 	})
 }
@@ -75,22 +75,22 @@ func TestADayOfSumsGoesWhole(t *testing.T) {
 	for _, days := range []int{3, 4, 5} {
 		save(t, database, clusterA, record(1, today.AddDate(0, 0, -days)))
 	}
-	pruner := usage.Pruner{Database: database, Retention: usage.MinRetention}
-	require.NoError(t, pruner.Prune(t.Context()))
+	maintainer := usage.Maintainer{Database: database, Retention: usage.MinRetention}
+	require.NoError(t, maintainer.Prune(t.Context()))
 	list, err := usage.Sums(t.Context(), database, usage.Query{From: time.UnixMilli(0), To: today, By: []string{"day"}, Limit: 9})
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, today.AddDate(0, 0, -3).Format(time.DateOnly), list[0].Day)
 }
 
-func TestThePrunerEndsWithItsContext(t *testing.T) {
+func TestTheMaintainerEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	database := openSQLite(t, filepath.Join(t.TempDir(), "trueup.db"))
 	save(t, database, clusterA, record(1, time.Now().AddDate(-1, 0, 0)))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- (&usage.Pruner{Database: database}).Start(ctx) }()
+	go func() { ended <- (&usage.Maintainer{Database: database}).Start(ctx) }()
 	require.Eventually(t, func() bool { return count(t, database, "snapshots") == 0 }, time.Minute, 10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-ended)

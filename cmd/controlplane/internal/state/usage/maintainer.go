@@ -1,0 +1,164 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+const (
+	// RecordRetention is how long a billing record is kept, if [Maintainer] does not say otherwise:
+	// an invoice of a month can be looked into.
+	RecordRetention = 62 * 24 * time.Hour
+	// Retention is how long the sums are kept, if [Maintainer] does not say otherwise: an invoice
+	// can be made of each month of a year.
+	Retention = 400 * 24 * time.Hour
+	// MinRetention is how long it takes until the sums of a day are final.
+	MinRetention = day + starbase.SnapshotMaxAge
+
+	// every is the time between two searches for what is too old, and slice is how many rows
+	// one transaction removes: agents, which write at the same time, wait for no more.
+	every = time.Minute
+	slice = 1000
+)
+
+// Maintainer adds to the sums what a program of before has stored, and removes what is too old,
+// a slice at a time. Start one in each replica.
+type Maintainer struct {
+	// Database has the tables. Required.
+	Database *db.Database
+	// RecordRetention is how long a billing record is kept, Retention how long the sums are.
+	// Zero: [RecordRetention] and [Retention].
+	RecordRetention, Retention time.Duration
+	// Logger gets a line when something is removed. Nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Prune removes what is too old. With nothing to remove it only reads.
+func (m *Maintainer) Prune(ctx context.Context) error {
+	now, sums := time.Now(), cmp.Or(m.Retention, Retention)
+	var errs []error
+	for _, table := range []struct {
+		name, keys, time string
+		before           time.Time
+	}{
+		// What is in no sum stays.
+		{"snapshots", "snapshot_id", "summed = 1 AND taken_at", now.Add(-cmp.Or(m.RecordRetention, RecordRetention))},
+		{"snapshot_minutes", "cluster_id, minute", "minute", now.Add(-keptMinutes)},
+		{"usage_days", "day, cluster_id, workspace_id, project_id, environment, service_id, phase", "day", now.Add(-sums).Add(-day)},
+		{"usage_hours", "cluster_id, hour", "hour", now.Add(-sums).Add(-time.Hour)},
+	} {
+		n, err := m.prune(ctx, table.name, table.keys, table.time, table.before)
+		if n > 0 && m.Logger != nil {
+			m.Logger.InfoContext(ctx, "usage removed", slog.String("table", table.name), slog.Int64("rows", n), slog.Time("before", table.before))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("prune %s: %w", table.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// prune removes the rows of a table of before that time.
+func (m *Maintainer) prune(ctx context.Context, table, keys, column string, before time.Time) (n int64, err error) {
+	for {
+		var old int64
+		begin := time.Now()
+		if err := m.Database.Read(ctx, func(tx *db.Tx) error {
+			return tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM `+table+` WHERE `+column+` < ? LIMIT 1) found`, before.UnixMilli()).
+				Scan(&old)
+		}); err != nil || old == 0 {
+			return n, err
+		}
+		if err := m.Database.Write(ctx, func(tx *db.Tx) (err error) {
+			old, err = tx.Affected(ctx, `DELETE FROM `+table+` WHERE (`+keys+`) IN
+				(SELECT `+keys+` FROM `+table+` WHERE `+column+` < ? LIMIT ?)`, before.UnixMilli(), slice)
+			return err
+		}); err != nil {
+			return n, err
+		}
+		n += old
+		// The others have as much time.
+		if !pause.For(ctx, time.Since(begin)) {
+			return n, ctx.Err()
+		}
+	}
+}
+
+// Sum adds the records to the sums that are in none: a replica of before, which runs beside this
+// one, stores records alone. With nothing to add it only reads.
+func (m *Maintainer) Sum(ctx context.Context) error {
+	for {
+		var found int
+		if err := m.Database.Read(ctx, func(tx *db.Tx) (err error) {
+			return tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM snapshots WHERE summed = 0 LIMIT 1) found`).Scan(&found)
+		}); err != nil || found == 0 {
+			return err
+		}
+		if err := m.Database.Write(ctx, func(tx *db.Tx) error { return sumSlice(ctx, tx) }); err != nil {
+			return fmt.Errorf("sum records: %w", err)
+		}
+	}
+}
+
+// sumSlice adds some of the records that are in no sum.
+func sumSlice(ctx context.Context, tx *db.Tx) error {
+	type row struct {
+		clusterID string
+		Record
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT snapshot_id, cluster_id, workspace_id, project_id, environment, service_id, phase, taken_at,
+		cpu_millis, memory_bytes FROM snapshots WHERE summed = 0 ORDER BY snapshot_id LIMIT ?`+tx.Lock, slice)
+	found, err := db.Collect(rows, err, func(rows *sql.Rows, r *row) error {
+		var millis int64
+		err := rows.Scan(&r.SnapshotID, &r.clusterID, &r.WorkspaceID, &r.ProjectID, &r.Environment, &r.ServiceID, &r.Phase, &millis,
+			&r.CPUMillis, &r.MemoryBytes)
+		r.TakenAt = time.UnixMilli(millis).UTC()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	clusters := map[string][]Record{}
+	for _, r := range found {
+		clusters[r.clusterID] = append(clusters[r.clusterID], r.Record)
+	}
+	for some := range slices.Chunk(found, statementRows) {
+		args := make([]any, 0, len(some))
+		for i := range some {
+			args = append(args, some[i].SnapshotID)
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE snapshots SET summed = 1 WHERE snapshot_id IN (?`+strings.Repeat(", ?", len(some)-1)+`)`, args...); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(clusters)) {
+		if err := add(ctx, tx, id, clusters[id]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Start sums and prunes every minute until ctx ends.
+func (m *Maintainer) Start(ctx context.Context) error {
+	loop := reconcile.Loop{
+		Name: "usage", Interval: every, Jitter: 0.1, Logger: cmp.Or(m.Logger, slog.New(slog.DiscardHandler)),
+		Reconciler: reconcile.Func(func(ctx context.Context) (reconcile.Result, error) {
+			return reconcile.Result{}, errors.Join(m.Sum(ctx), m.Prune(ctx))
+		}),
+	}
+	return loop.Start(ctx)
+}

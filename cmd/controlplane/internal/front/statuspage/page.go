@@ -235,7 +235,13 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request, who visitor) {
 		p.fail(w, r, "read", err)
 		return
 	}
-	p.render(w, r, http.StatusOK, "page", document{Now: time.Now().UTC(), Sections: sections, CanLogout: who.sessionID != "", Query: clean(v.query)})
+	p.render(
+		w,
+		r,
+		http.StatusOK,
+		"page",
+		document{Now: time.Now().UTC(), Sections: sections, CanLogout: who.sessionID != "", Query: clean(v.query)},
+	)
 }
 
 // render answers with a template.

@@ -268,7 +268,11 @@ func TestSinceIsOfWhatIsShown(t *testing.T) {
 	w.sql(`UPDATE clusters SET epoch = 'of-another-time'`)
 	rows, _, _ = w.serviceRows("?q=" + id(clusterA, 1))
 	require.Contains(t, rows[0], "pending not known")
-	w.sql(`UPDATE clusters SET last_pull_at = ?, reported_at = ?`, time.Now().Add(-9*time.Minute).UnixMilli(), time.Now().Add(-9*time.Minute).UnixMilli())
+	w.sql(
+		`UPDATE clusters SET last_pull_at = ?, reported_at = ?`,
+		time.Now().Add(-9*time.Minute).UnixMilli(),
+		time.Now().Add(-9*time.Minute).UnixMilli(),
+	)
 	rows, links, _ = w.serviceRows("?q=silent")
 	require.Len(t, rows, 2)
 	require.Contains(t, rows[0], "silent 9 min ago")

@@ -96,8 +96,18 @@ func TestAGapAtTheEdgeIsSeen(t *testing.T) {
 	}
 	all := []string{"a Unrecorded 119-130", "b Unrecorded 130-140"}
 	require.Equal(t, all, gaps(t, database, "", begin, begin, minute(240)))
-	require.Equal(t, []string{"a Unrecorded 119-120"}, gaps(t, database, "", begin, minute(60), minute(120)), "the report after it is in the next hour")
-	require.Equal(t, []string{"a Unrecorded 120-130"}, gaps(t, database, clusterA, begin, minute(120), minute(180)), "the one before it is in the hour before")
+	require.Equal(
+		t,
+		[]string{"a Unrecorded 119-120"},
+		gaps(t, database, "", begin, minute(60), minute(120)),
+		"the report after it is in the next hour",
+	)
+	require.Equal(
+		t,
+		[]string{"a Unrecorded 120-130"},
+		gaps(t, database, clusterA, begin, minute(120), minute(180)),
+		"the one before it is in the hour before",
+	)
 
 	ask := serve(t, database)
 	from, to := begin.Format(time.DateOnly), begin.AddDate(0, 0, 2).Format(time.DateOnly)

@@ -140,7 +140,10 @@ func sumSlice(ctx context.Context, tx *db.Tx) error {
 		for i := range some {
 			args = append(args, some[i].SnapshotID)
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE snapshots SET summed = 1 WHERE snapshot_id IN (?`+strings.Repeat(", ?", len(some)-1)+`)`, args...); err != nil {
+		if _, err := tx.ExecContext(
+			ctx,
+			`UPDATE snapshots SET summed = 1 WHERE snapshot_id IN (?`+strings.Repeat(", ?", len(some)-1)+`)`,
+			args...); err != nil {
 			return err
 		}
 	}

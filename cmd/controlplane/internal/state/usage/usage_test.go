@@ -405,7 +405,10 @@ func TestADatabaseOfBeforeHasItsSums(t *testing.T) {
 func hours(t *testing.T, database *db.Database) (rows []string) {
 	t.Helper()
 	require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
-		found, err := tx.QueryContext(t.Context(), `SELECT cluster_id, hour, recorded, reported, populated FROM usage_hours ORDER BY hour, cluster_id`)
+		found, err := tx.QueryContext(
+			t.Context(),
+			`SELECT cluster_id, hour, recorded, reported, populated FROM usage_hours ORDER BY hour, cluster_id`,
+		)
 		rows, err = db.Collect(found, err, func(rows *sql.Rows, text *string) error {
 			var cluster string
 			var hour, recorded, reported, populated int64

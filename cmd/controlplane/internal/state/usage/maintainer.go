@@ -90,7 +90,7 @@ func (m *Maintainer) prune(ctx context.Context, table, keys, column string, befo
 			return n, err
 		}
 		n += old
-		// The others have as much time.
+		// As for sums.
 		if !pause.For(ctx, time.Since(begin)) {
 			return n, ctx.Err()
 		}
@@ -102,6 +102,7 @@ func (m *Maintainer) prune(ctx context.Context, table, keys, column string, befo
 func (m *Maintainer) Sum(ctx context.Context) error {
 	for {
 		var found int
+		begin := time.Now()
 		if err := m.Database.Read(ctx, func(tx *db.Tx) (err error) {
 			return tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM snapshots WHERE summed = 0 LIMIT 1) found`).Scan(&found)
 		}); err != nil || found == 0 {
@@ -109,6 +110,10 @@ func (m *Maintainer) Sum(ctx context.Context) error {
 		}
 		if err := m.Database.Write(ctx, func(tx *db.Tx) error { return sumSlice(ctx, tx) }); err != nil {
 			return fmt.Errorf("sum records: %w", err)
+		}
+		// Agents, which write at the same time, have as much of it.
+		if !pause.For(ctx, time.Since(begin)) {
+			return ctx.Err()
 		}
 	}
 }
@@ -120,7 +125,7 @@ func sumSlice(ctx context.Context, tx *db.Tx) error {
 		Record
 	}
 	rows, err := tx.QueryContext(ctx, `SELECT snapshot_id, cluster_id, workspace_id, project_id, environment, service_id, phase, taken_at,
-		cpu_millis, memory_bytes FROM snapshots WHERE summed = 0 ORDER BY snapshot_id LIMIT ?`+tx.Lock, slice)
+		cpu_millis, memory_bytes FROM snapshots WHERE summed = 0 ORDER BY taken_at LIMIT ?`+tx.Lock, slice)
 	found, err := db.Collect(rows, err, func(rows *sql.Rows, r *row) error {
 		var millis int64
 		err := rows.Scan(&r.SnapshotID, &r.clusterID, &r.WorkspaceID, &r.ProjectID, &r.Environment, &r.ServiceID, &r.Phase, &millis,

@@ -32,7 +32,7 @@ type Error struct {
 	// Code, Message and Fields are the fields of [starbase.ErrorDetail].
 	Code, Message string
 	Fields        []starbase.FieldError
-	// Wait is how long the client has to wait before it comes back. Zero: it is not told.
+	// Wait is how long the client has to wait before it comes back. Zero: the answer has no Retry-After.
 	Wait time.Duration
 }
 

@@ -23,7 +23,7 @@ const progressDeadline = 10 * time.Minute
 // environmentPattern is what the environment of a service may be.
 var environmentPattern = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
 
-// identified reports whether the ids can be those of a service.
+// identified reports whether a service can have these ids.
 func identified(id starbase.Identity) bool {
 	return starbase.ValidUUID(id.ProjectID) && starbase.ValidUUID(id.ServiceID) && environmentPattern.MatchString(id.Environment)
 }

@@ -26,8 +26,8 @@ func (a Approval) Wrong() (fields []starbase.FieldError) {
 	return fields
 }
 
-// Check reports whether the approval changes anything. If its digest is neither that of the
-// held deletions nor the one approved last, the error is the answer: 409 other_deletions.
+// Check reports whether the approval changes anything. If its digest names neither the held
+// deletions nor the ones approved last, the error is the answer: 409 other_deletions.
 func (a Approval) Check(held *starbase.HeldDeletions, approved string) (change bool, err error) {
 	switch {
 	case a.Digest == approved:

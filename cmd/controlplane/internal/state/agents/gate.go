@@ -44,7 +44,7 @@ func Of(ctx context.Context) Agent {
 // Enter admits a request until leave is called, and returns it with a context that has its sender
 // for [Of], and as the actor of the audit. Those that have the shared token are limited by what
 // they say they are. A request that is refused has the answer as its error, an [adminapi.Error] of 401 or
-// 429; any other error is that of the database.
+// 429; any other error comes from the database.
 func (g *Gate) Enter(r *http.Request, saysItIs string, stream bool) (admitted *http.Request, leave func(), err error) {
 	var agent Agent
 	key, actor := "shared/"+saysItIs, audit.SharedToken

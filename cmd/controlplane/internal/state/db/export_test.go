@@ -14,5 +14,5 @@ func (c PostgreSQL) Knowing(files fs.FS) PostgreSQL {
 	return c
 }
 
-// Migrations are those of this program.
+// Migrations are what this program has.
 func Migrations() fs.FS { return migrations }

@@ -28,7 +28,7 @@ type PostgreSQL struct {
 	URL string
 
 	existing   bool  // or it is an error
-	migrations fs.FS // nil: those of this program
+	migrations fs.FS // nil: what this program has
 }
 
 // ErrBadURL is a name of a database that cannot be one.

@@ -25,7 +25,7 @@ const expands = "-- expands\n"
 // schema is what a program knows of the schema of its database: all migrations, in order.
 type schema []struct{ name, text string }
 
-// readSchema reads the migrations of files, and those of this program without any.
+// readSchema reads the migrations of files, and without any the ones of this program.
 func readSchema(files fs.FS) (schema, error) {
 	if files == nil {
 		files = migrations

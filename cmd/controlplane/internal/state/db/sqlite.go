@@ -50,7 +50,7 @@ type SQLite struct {
 	BusyTimeout time.Duration
 
 	existing   bool  // or it is an error
-	migrations fs.FS // nil: those of this program
+	migrations fs.FS // nil: what this program has
 }
 
 // Open checks the file, brings its schema up to date and returns the store.

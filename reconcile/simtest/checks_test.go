@@ -61,6 +61,16 @@ func TestTheCommonChecksFindWhatTheyAreFor(t *testing.T) {
 			check: neverTwice, requests: []string{create("b", "1"), "DELETE b", create("c", "1")},
 			wrong: "1 is created as c, and was as b",
 		},
+		"again, since the owner of the first was gone": {
+			check: neverTwice, requests: []string{create("b", "1 gone"), create("c", "1")},
+		},
+		"again, although the second's owner is gone": {
+			check: neverTwice, requests: []string{create("b", "1"), create("c", "1 gone")},
+		},
+		"twice with one owner": {
+			check: neverTwice, requests: []string{create("b", "1"), create("c", "2 owned"), create("d", "2 owned")},
+			wrong: "2 is created as d, and was as c",
+		},
 		"once each": {check: neverTwice, requests: []string{create("b", "1"), create("c", "2")}},
 		"the second of two": {
 			check:    func() check { return simtest.Checks(neverTwice(), notAnothers()) },
@@ -111,15 +121,23 @@ func TestTheCommonChecksFindWhatTheyAreFor(t *testing.T) {
 
 // sends is a program that sends each request until it is done, and waits for its end.
 func sends(ctx context.Context, net http.RoundTripper, requests []string) error {
-	const path = "http://simtest/apis/example.com/v1/namespaces/shop/widgets"
+	const (
+		path  = "http://simtest/apis/example.com/v1/namespaces/shop/widgets"
+		owner = `[{"apiVersion":%q,"kind":%q,"name":"a","uid":"of-nothing"}]`
+	)
+	owners := map[string]string{
+		"": "[]", "held": "[]",
+		// Of a kind that the server has, and of one that it does not know, which may be there.
+		"gone": fmt.Sprintf(owner, "example.com/v1", "Widget"), "owned": fmt.Sprintf(owner, "elsewhere.example.com/v1", "Thing"),
+	}
 	for _, each := range requests {
 		words := append(strings.Fields(each), "", "")
 		url, body := path+"/"+words[1], ""
 		switch words[0] {
 		case http.MethodPost:
 			url, body = path, fmt.Sprintf(
-				`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":%q,"labels":{"ours":"yes"},"finalizers":%s},"spec":{"size":%s}}`,
-				words[1], map[bool]string{true: `["example.com/held"]`, false: "[]"}[words[3] == "held"], words[2],
+				`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":%q,"labels":{"ours":"yes"},"finalizers":%s,"ownerReferences":%s},"spec":{"size":%s}}`,
+				words[1], map[bool]string{true: `["example.com/held"]`, false: "[]"}[words[3] == "held"], owners[words[3]], words[2],
 			)
 		case http.MethodPut:
 			words[0], url = http.MethodPatch, url+"/status"

@@ -55,3 +55,15 @@ func keyTo(resource, namespace, name string) key {
 	plural, group, _ := strings.Cut(resource, ".")
 	return key{group, plural, namespace, name}
 }
+
+// abandoned reports whether an object has owners, and all are gone.
+func (w *World) abandoned(o Object) bool {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	for _, r := range o.owners() {
+		if owner, known := w.server.owner(key{namespace: o.Namespace()}, r); !known || owner != nil {
+			return false
+		}
+	}
+	return len(o.owners()) > 0
+}

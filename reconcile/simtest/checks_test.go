@@ -137,7 +137,10 @@ func sends(ctx context.Context, net http.RoundTripper, requests []string) error 
 		case http.MethodPost:
 			url, body = path, fmt.Sprintf(
 				`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":%q,"labels":{"ours":"yes"},"finalizers":%s,"ownerReferences":%s},"spec":{"size":%s}}`,
-				words[1], map[bool]string{true: `["example.com/held"]`, false: "[]"}[words[3] == "held"], owners[words[3]], words[2],
+				words[1],
+				map[bool]string{true: `["example.com/held"]`, false: "[]"}[words[3] == "held"],
+				owners[words[3]],
+				words[2],
 			)
 		case http.MethodPut:
 			words[0], url = http.MethodPatch, url+"/status"

@@ -50,7 +50,7 @@ type traffic struct {
 	done map[string]int
 	// wrong is each answer that no retry excuses.
 	wrong []string
-	// epoch and generation are the newest of the cluster, log and version those of the stream,
+	// epoch and generation are the newest of the cluster, log and version belong to the stream,
 	// and streamed its images.
 	epoch      string
 	generation int64

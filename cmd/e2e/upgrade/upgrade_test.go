@@ -72,7 +72,7 @@ func (r *replicas) start(path string) replica {
 	return one
 }
 
-// agents are those of a cluster and of a region, which run.
+// agents are the ones of a cluster and of a region, which run.
 type agents []*process.Process
 
 // agents starts the ones beside the control plane at path.
@@ -124,7 +124,7 @@ func (a agents) stop(t *testing.T) {
 
 func (a agents) tail() string { return a[0].Tail() + "\n" + a[1].Tail() }
 
-// images are those of all workloads, sorted.
+// images has the images of all workloads, sorted.
 func images(t *testing.T, kubernetes *kubetest.Cluster) []string {
 	t.Helper()
 	out, err := kubernetes.Kubectl(

@@ -57,7 +57,7 @@ func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter,
 			defer leave()
 			patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: cmp.Or(s.patience, defaultPatience)}
 			ctx := context.WithValue(context.WithValue(admitted.Context(), senderKey{}, from), writerKey{}, patient)
-			next.ServeHTTP(patient, admitted.WithContext(ctx)) //nolint:contextcheck // it is that of r, with values
+			next.ServeHTTP(patient, admitted.WithContext(ctx)) //nolint:contextcheck // it is the context of r, with values
 			return
 		case ok && refused.Wait > 0:
 			serve.RetryAfter(w.Header(), refused.Wait)

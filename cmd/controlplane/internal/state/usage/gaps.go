@@ -33,6 +33,7 @@ const (
 
 // Gap is a time without billing records of a cluster.
 type Gap struct {
+	// ClusterID is the cluster.
 	ClusterID string `json:"cluster_id"`
 	// From is the first minute, and To the minute after the last.
 	From time.Time `json:"from"`
@@ -44,7 +45,7 @@ type Gap struct {
 	Reason string `json:"reason"`
 }
 
-// Key identifies the gap.
+// Key identifies the gap: its cluster, / and its first minute.
 func (g *Gap) Key() string { return g.ClusterID + "/" + g.From.Format("20060102T1504") }
 
 // hour is what is known of the minutes of an hour, a bit each.

@@ -29,7 +29,7 @@ const (
 	MinRetention = day + starbase.SnapshotMaxAge
 
 	// every is the time between two searches for what is too old, and slice is how many rows
-	// one transaction removes: agents, which write at the same time, wait for no more.
+	// one transaction changes: agents, which write at the same time, wait that long at most.
 	every = time.Minute
 	slice = 1000
 )
@@ -73,53 +73,49 @@ func (m *Maintainer) Prune(ctx context.Context) error {
 
 // prune removes the rows of a table of before that time.
 func (m *Maintainer) prune(ctx context.Context, table, keys, column string, before time.Time) (n int64, err error) {
+	old := table + ` WHERE ` + column + ` < ?`
+	return m.inSlices(ctx, old, []any{before.UnixMilli()}, func(tx *db.Tx) (int64, error) {
+		return tx.Affected(ctx, `DELETE FROM `+table+` WHERE (`+keys+`) IN (SELECT `+keys+` FROM `+old+` LIMIT ?)`, before.UnixMilli(), slice)
+	})
+}
+
+// Sum adds the records to the sums that are in none: a replica of before, which runs beside this
+// one, stores records alone. With nothing to add it only reads.
+func (m *Maintainer) Sum(ctx context.Context) error {
+	_, err := m.inSlices(ctx, `snapshots WHERE summed = 0`, nil, func(tx *db.Tx) (int64, error) { return sumSlice(ctx, tx) })
+	if err != nil {
+		return fmt.Errorf("sum records: %w", err)
+	}
+	return nil
+}
+
+// inSlices runs do, each time in a transaction of its own, until there are no such rows any
+// more, and returns the sum of what it returned.
+func (m *Maintainer) inSlices(ctx context.Context, rows string, args []any, do func(*db.Tx) (int64, error)) (n int64, err error) {
 	for {
-		var old int64
+		var found, done int64
 		begin := time.Now()
 		if err := m.Database.Read(ctx, func(tx *db.Tx) error {
-			return tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM `+table+` WHERE `+column+` < ? LIMIT 1) found`, before.UnixMilli()).
-				Scan(&old)
-		}); err != nil || old == 0 {
+			return tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM `+rows+` LIMIT 1) found`, args...).Scan(&found)
+		}); err != nil || found == 0 {
 			return n, err
 		}
 		if err := m.Database.Write(ctx, func(tx *db.Tx) (err error) {
-			old, err = tx.Affected(ctx, `DELETE FROM `+table+` WHERE (`+keys+`) IN
-				(SELECT `+keys+` FROM `+table+` WHERE `+column+` < ? LIMIT ?)`, before.UnixMilli(), slice)
+			done, err = do(tx)
 			return err
 		}); err != nil {
 			return n, err
 		}
-		n += old
-		// As for sums.
+		n += done
+		// Agents, which write at the same time, have as much of it.
 		if !pause.For(ctx, time.Since(begin)) {
 			return n, ctx.Err()
 		}
 	}
 }
 
-// Sum adds the records to the sums that are in none: a replica of before, which runs beside this
-// one, stores records alone. With nothing to add it only reads.
-func (m *Maintainer) Sum(ctx context.Context) error {
-	for {
-		var found int
-		begin := time.Now()
-		if err := m.Database.Read(ctx, func(tx *db.Tx) (err error) {
-			return tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM snapshots WHERE summed = 0 LIMIT 1) found`).Scan(&found)
-		}); err != nil || found == 0 {
-			return err
-		}
-		if err := m.Database.Write(ctx, func(tx *db.Tx) error { return sumSlice(ctx, tx) }); err != nil {
-			return fmt.Errorf("sum records: %w", err)
-		}
-		// Agents, which write at the same time, have as much of it.
-		if !pause.For(ctx, time.Since(begin)) {
-			return ctx.Err()
-		}
-	}
-}
-
-// sumSlice adds some of the records that are in no sum.
-func sumSlice(ctx context.Context, tx *db.Tx) error {
+// sumSlice adds some of the records that are in no sum, and returns how many.
+func sumSlice(ctx context.Context, tx *db.Tx) (int64, error) {
 	type row struct {
 		clusterID string
 		Record
@@ -134,7 +130,7 @@ func sumSlice(ctx context.Context, tx *db.Tx) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	clusters := map[string][]Record{}
 	for _, r := range found {
@@ -149,15 +145,15 @@ func sumSlice(ctx context.Context, tx *db.Tx) error {
 			ctx,
 			`UPDATE snapshots SET summed = 1 WHERE snapshot_id IN (?`+strings.Repeat(", ?", len(some)-1)+`)`,
 			args...); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(clusters)) {
 		if err := add(ctx, tx, id, clusters[id]); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return int64(len(found)), nil
 }
 
 // Start sums and prunes every minute until ctx ends.

@@ -52,10 +52,11 @@ type Sum struct {
 	ClusterID string `json:"cluster_id,omitempty"`
 	// WorkspaceID is who pays.
 	WorkspaceID string `json:"workspace_id,omitempty"`
+	// ProjectID, Environment and ServiceID are the service of the pods.
 	ProjectID   string `json:"project_id,omitempty"`
 	Environment string `json:"environment,omitempty"`
 	ServiceID   string `json:"service_id,omitempty"`
-	// Phase is that of the pods: Pending, Running, Succeeded, Failed or Unknown.
+	// Phase is the phase of the pods: Pending, Running, Succeeded, Failed or Unknown.
 	Phase string `json:"phase,omitempty"`
 	// PodMinutes is the number of billing records: one for each pod and minute.
 	PodMinutes int64 `json:"pod_minutes"`
@@ -89,7 +90,7 @@ func (s *Sum) value(dimension string) *string {
 	}
 }
 
-// Key identifies the row among those of the same dimensions.
+// Key identifies the row among the rows of the same dimensions: its values, with / between.
 func (s *Sum) Key(by []string) string {
 	values := make([]string, 0, len(by))
 	for _, dimension := range by {

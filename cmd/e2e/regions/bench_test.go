@@ -344,7 +344,7 @@ func (b *bench) judge(r applytest.Request) applytest.Fault {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ctx := context.WithoutCancel(b.t.Context())
-	region, err := b.store.RegionByName(ctx, b.name)
+	region, err := b.store.RegionByName(ctx, b.name, "", "")
 	var resources []controlplanetest.Resource
 	if err == nil {
 		_, resources, err = b.store.Resources(ctx, region.ID)

@@ -56,11 +56,14 @@ func newTransport(c config.Config) *http.Transport {
 	}
 }
 
-// identity adds region, cell and token to each call.
+// identity adds region, platform, cell and token to each call.
 type identity struct{ config config.Config }
 
 func (i identity) sign(header http.Header) error {
 	header.Set("X-Krane-Region", i.config.Cluster.Region)
+	if platform := i.config.Cluster.Platform; platform != "" {
+		header.Set("X-Krane-Platform", platform)
+	}
 	if cell := i.config.Cluster.CellID; cell != "" {
 		header.Set("X-Krane-Cell", cell)
 	}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/crds"
@@ -51,9 +53,12 @@ func TestTheServerTakesTheDefinitions(t *testing.T) {
 		out, err = cluster.Kubectl(t.Context(), "get", "preview", "least")
 		require.NoError(t, err)
 		require.Equal(t, []string{"NAME", "APP", "PR", "PHASE", "URL", "EXPIRES", "AGE"}, strings.Fields(strings.Split(out, "\n")[0]))
-		out, err = cluster.Kubectl(t.Context(), "explain", "application.spec.database.anonRead")
-		require.NoError(t, err)
-		require.Contains(t, out, "lets anonymous readers select")
+		// The server publishes the schema some time after the definition is established.
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			out, err := cluster.Kubectl(t.Context(), "explain", "application.spec.database.anonRead")
+			require.NoError(c, err)
+			require.Contains(c, out, "lets anonymous readers select")
+		}, 5*time.Minute, 500*time.Millisecond)
 	})
 	t.Run("all fields", func(t *testing.T) {
 		t.Parallel()

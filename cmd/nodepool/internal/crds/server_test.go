@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
@@ -97,9 +99,12 @@ func TestTheServerTakesTheDefinitions(t *testing.T) {
 		out, err = cluster.Kubectl(t.Context(), "get", "awsnc", "columns")
 		require.NoError(t, err)
 		require.Equal(t, []string{"NAME", "TYPE", "IMAGE", "POOLS", "VALID", "AGE"}, strings.Fields(strings.SplitN(out, "\n", 2)[0]))
-		out, err = cluster.Kubectl(t.Context(), "explain", "nodepool.spec.template.taints.key")
-		require.NoError(t, err)
-		require.Contains(t, out, "Key of the taint, such as dedicated or example.com/team.")
+		// The server publishes the schema some time after the definition is established.
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			out, err := cluster.Kubectl(t.Context(), "explain", "nodepool.spec.template.taints.key")
+			require.NoError(c, err)
+			require.Contains(c, out, "Key of the taint, such as dedicated or example.com/team.")
+		}, 5*time.Minute, 500*time.Millisecond)
 	})
 	t.Run("what is right", func(t *testing.T) {
 		t.Parallel()

@@ -60,7 +60,7 @@ type Config struct {
 	Admins tokens.Admins
 	// Used stores when these were used to log in. Nil: it is not stored.
 	Used *tokens.Uses
-	// Streams returns how many streams of the region of that name are open.
+	// Streams returns how many streams of the region of that scope are open.
 	// Nil: this is not shown.
 	Streams func(region string) int
 	// Log returns how the change log of the regions is. Nil: this is not shown.

@@ -45,7 +45,7 @@ func (s *source) read(ctx context.Context) ([]section, error) {
 	for i := range regionList {
 		regionRows[i] = newRegionRow(&regionList[i])
 		if s.streams != nil {
-			regionRows[i].HasStreams, regionRows[i].Streams = true, s.streams(regionList[i].Name)
+			regionRows[i].HasStreams, regionRows[i].Streams = true, s.streams(regionList[i].Scope)
 		}
 	}
 	slices.SortStableFunc(clusterRows, func(a, b clusterRow) int { return worst(a.State, b.State) })

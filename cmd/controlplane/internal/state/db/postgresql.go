@@ -88,7 +88,7 @@ func (c PostgreSQL) migrate(ctx context.Context, db *sql.DB) error {
 			return ErrEmpty
 		}
 	}
-	known, err := readSchema(c.migrations)
+	known, err := readSchema(c.migrations, sqliteOnly)
 	if err != nil {
 		return err
 	}

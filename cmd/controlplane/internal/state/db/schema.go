@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -25,8 +26,15 @@ const expands = "-- expands\n"
 // schema is what a program knows of the schema of its database: all migrations, in order.
 type schema []struct{ name, text string }
 
-// readSchema reads the migrations of files, and without any the ones of this program.
-func readSchema(files fs.FS) (schema, error) {
+// The databases that a migration can be for alone: its name ends with one and .sql.
+const (
+	sqliteOnly     = ".sqlite"
+	postgresqlOnly = ".postgresql"
+)
+
+// readSchema reads the migrations of files, and without any the ones of this program, except
+// for those of another database.
+func readSchema(files fs.FS, other string) (schema, error) {
 	if files == nil {
 		files = migrations
 	}
@@ -34,6 +42,7 @@ func readSchema(files fs.FS) (schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, other+".sql") })
 	known := make(schema, len(names))
 	for n, name := range names {
 		text, err := fs.ReadFile(files, name)

@@ -131,7 +131,7 @@ func (c SQLite) open(ctx context.Context) (*Database, error) {
 
 // prepare checks that the file is ours before it changes it.
 func (c SQLite) prepare(ctx context.Context, db *sql.DB) error {
-	known, err := readSchema(c.migrations)
+	known, err := readSchema(c.migrations, postgresqlOnly)
 	if err != nil {
 		return err
 	}

@@ -10,23 +10,23 @@ import (
 // numbered. {c} is the collation of the log.
 const views = `
 CREATE VIEW deployment_topology_versions AS
-SELECT r.name AS region, t.deployment_id AS id, t.desired_state AS desired_state, l.version AS version
+SELECT r.name AS region, r.platform AS platform, t.deployment_id AS id, t.desired_state AS desired_state, l.version AS version
 FROM deployment_topology t JOIN regions r ON r.id = t.region_id
-LEFT JOIN trueup_log l ON l.scope = r.name{c} AND l.collection = 'deployments' AND l.id = t.deployment_id{c};
+LEFT JOIN trueup_log l ON l.scope = coalesce(nullif(r.scope, ''), r.name){c} AND l.collection = 'deployments' AND l.id = t.deployment_id{c};
 
 CREATE VIEW sentinel_versions AS
-SELECT r.name AS region, s.id AS id, s.desired_state AS desired_state, l.version AS version
+SELECT r.name AS region, r.platform AS platform, s.id AS id, s.desired_state AS desired_state, l.version AS version
 FROM sentinels s JOIN regions r ON r.id = s.region_id
-LEFT JOIN trueup_log l ON l.scope = r.name{c} AND l.collection = 'sentinels' AND l.id = s.id{c};
+LEFT JOIN trueup_log l ON l.scope = coalesce(nullif(r.scope, ''), r.name){c} AND l.collection = 'sentinels' AND l.id = s.id{c};
 
 CREATE VIEW cilium_network_policy_versions AS
-SELECT r.name AS region, p.id AS id, CASE p.deleted WHEN 1 THEN 'archived' ELSE 'running' END AS desired_state, l.version AS version
+SELECT r.name AS region, r.platform AS platform, p.id AS id, CASE p.deleted WHEN 1 THEN 'archived' ELSE 'running' END AS desired_state, l.version AS version
 FROM cilium_network_policies p JOIN regions r ON r.id = p.region_id
-LEFT JOIN trueup_log l ON l.scope = r.name{c} AND l.collection = 'policies' AND l.id = p.id{c};
+LEFT JOIN trueup_log l ON l.scope = coalesce(nullif(r.scope, ''), r.name){c} AND l.collection = 'policies' AND l.id = p.id{c};
 `
 
 // createViews makes the views unless they are there. found counts those that are. They are made
-// after the log has its tables.
+// after the log has its tables. A migration that changes them drops the ones of before.
 func (d *Database) createViews(ctx context.Context, found, collation string) error {
 	var n int
 	count := func(tx *Tx) error { return tx.QueryRowContext(ctx, found).Scan(&n) }

@@ -64,13 +64,13 @@ func AdminRoutes(store *Store) []adminapi.Route {
 		routes[i] = routes[i].Refuses(http.StatusNotFound, "unknown_region")
 	}
 	return append(routes,
-		adminapi.List(list, "regions", adminapi.Everything, func(r *Region) string { return r.Name },
+		adminapi.List(list, "regions", adminapi.Everything, func(r *Region) string { return r.Scope },
 			func(ctx context.Context, _ struct{}, after string, limit int) ([]Region, error) {
 				return store.RegionsAfter(ctx, after, limit)
 			}).
 			Named("listRegions", "List the regions."),
 		adminapi.Put(region, regionPath, a.put).Refuses(http.StatusConflict, "name_taken").
-			Named("putRegion", "Register a region: the answer has the token of its agent, once. For a registered one, set its name and platform."),
+			Named("putRegion", "Register a region: the answer has the token of its agent, once. For a registered one, set its platform."),
 		adminapi.PostByTwo(adminapi.Prefix+"new-log-epoch", adminapi.ActionEpoch, adminapi.Everything, a.mayStartLogEpoch, a.startLogEpoch).
 			Named("startLogEpoch", "Begin another epoch of the change log after the database was restored: all agents of regions list again."),
 		adminapi.Get(adminapi.Prefix+"log", adminapi.Everything, a.showLog).
@@ -100,7 +100,7 @@ func AdminConditions() []adminapi.Condition {
 			"this region is not registered, or its name belongs to another"),
 		adminapi.On(ErrUnknownResource, http.StatusNotFound, "unknown_resource", "the region has no such resource"),
 		adminapi.On(ErrRegistered, http.StatusConflict, "name_taken",
-			"another region is registered with this name, and cannot be replaced"),
+			"another region is registered with this name and platform, and cannot be replaced"),
 		adminapi.On(ErrNameTaken, http.StatusConflict, "name_taken",
 			"the name belongs to another region; put it with replace to give it to this one"),
 	}
@@ -108,7 +108,8 @@ func AdminConditions() []adminapi.Condition {
 
 // regionBody is the body that registers a region.
 type regionBody struct {
-	// Name is what the agent says it is, unique: 1 to 63 characters of a-z, 0-9, . and -.
+	// Name is what the agent says it is, unique in the platform: 1 to 63 characters of a-z,
+	// 0-9, . and -.
 	Name string `json:"name"`
 	// Platform is where it runs, such as aws.
 	Platform string `json:"platform"`
@@ -164,7 +165,7 @@ func (a *admin) show(ctx context.Context, id string) (regionView, error) {
 	if view.Resources == nil {
 		view.Resources = []Resource{}
 	}
-	switch page, err := a.store.Database.Log.Read(ctx, view.Name, 0, 1); {
+	switch page, err := a.store.Database.Log.Read(ctx, view.Scope, 0, 1); {
 	case err == nil:
 		view.LogEpoch, view.LogHead = page.Epoch, page.Head
 	case !errors.Is(err, statesync.ErrUnknownScope):

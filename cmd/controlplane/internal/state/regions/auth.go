@@ -24,12 +24,13 @@ import (
 
 // The headers of a request.
 const (
-	headerRegion = "X-Krane-Region"
-	headerCell   = "X-Krane-Cell"
+	headerRegion   = "X-Krane-Region"
+	headerPlatform = "X-Krane-Platform"
+	headerCell     = "X-Krane-Cell"
 )
 
 // sender is what a request says that it comes from.
-type sender struct{ region, cell string }
+type sender struct{ region, platform, cell string }
 
 type senderKey struct{}
 
@@ -46,7 +47,8 @@ const reflectionMethod = "ServerReflectionInfo"
 // of it is read.
 func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter, *http.Request, error)) http.Handler {
 	return requestid.Handler(origin.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		from := sender{region: strings.TrimSpace(r.Header.Get(headerRegion)), cell: strings.TrimSpace(r.Header.Get(headerCell))}
+		header := func(name string) string { return strings.TrimSpace(r.Header.Get(name)) }
+		from := sender{region: header(headerRegion), platform: header(headerPlatform), cell: header(headerCell)}
 		method := path.Base(r.URL.Path)
 		watch := strings.HasPrefix(method, "Watch")
 		// Nothing of the body of a stream is held.
@@ -81,7 +83,9 @@ func (s *Service) caller(ctx context.Context, field string) (caller, error) {
 	if found.region == "" {
 		return caller{}, connect.NewError(connect.CodeInvalidArgument, errors.New(headerRegion+": is required"))
 	}
-	if err := errors.Join(plain(headerRegion, found.region), plain(headerCell, found.cell)); err != nil {
+	if err := errors.Join(
+		plain(headerRegion, found.region), plain(headerPlatform, found.platform), plain(headerCell, found.cell),
+	); err != nil {
 		return caller{}, connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	if field != "" && field != found.region {
@@ -90,12 +94,17 @@ func (s *Service) caller(ctx context.Context, field string) (caller, error) {
 			errors.New("region: must be that of the header "+headerRegion+", or empty"),
 		)
 	}
-	region, err := s.store.RegionByName(ctx, found.region)
+	region, err := s.store.RegionByName(ctx, found.region, found.platform, own)
 	switch {
+	case errors.Is(err, ErrAmbiguous):
+		return caller{}, connect.NewError(
+			connect.CodeInvalidArgument,
+			errors.New(headerPlatform+": is required: regions of several platforms have this name"),
+		)
 	case err != nil && !errors.Is(err, ErrUnknownRegion):
 		return caller{}, s.internal(ctx, "region", err)
-	case own != "" && (err != nil || own != region.ID):
-		return caller{}, s.foreignRegion(ctx, own, found.region)
+	case own != "" && err != nil:
+		return caller{}, s.foreignRegion(ctx, own, found)
 	case err != nil:
 		return caller{}, s.unknownRegion(ctx, found.region)
 	}
@@ -105,13 +114,17 @@ func (s *Service) caller(ctx context.Context, field string) (caller, error) {
 // foreignRegion refuses the token of one region for another. The answer is the same
 // whether or not the other is registered. The region of the token itself may be
 // unknown: its log was made for another.
-func (s *Service) foreignRegion(ctx context.Context, id, name string) error {
+func (s *Service) foreignRegion(ctx context.Context, id string, said sender) error {
 	own, err := s.store.Region(ctx, id)
 	switch {
 	case err != nil && !errors.Is(err, ErrUnknownRegion):
 		return s.internal(ctx, "region", err)
-	case err == nil && own.Name == name:
-		return s.unknownRegion(ctx, name)
+	case err == nil && own.Name == said.region && said.platform != "" && said.platform != own.Platform:
+		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf(
+			"the token is that of region %s on %q, and %s is %q", own.Name, own.Platform, headerPlatform, said.platform,
+		))
+	case err == nil && own.Name == said.region:
+		return s.unknownRegion(ctx, said.region)
 	}
 	return connect.NewError(connect.CodePermissionDenied, errors.New("the token is that of another region"))
 }
@@ -157,7 +170,7 @@ func (s *Service) claim(ctx context.Context, c caller, epoch uint64) error {
 	err := s.store.Heartbeat(ctx, c.ID, c.cell, epoch)
 	if errors.Is(err, ErrClaimed) {
 		if s.refused.isNew(c.ID, "cell "+c.cell, time.Now()) {
-			s.logger.WarnContext(ctx, "second agent refused", slog.String("region", c.Name), slog.String("cell", c.cell))
+			s.logger.WarnContext(ctx, "second agent refused", slog.String("region", c.Scope), slog.String("cell", c.cell))
 		}
 		return refuse("region-claimed", "an agent of another cell is alive in this region; stop it, or wait until its lease has run out")
 	}

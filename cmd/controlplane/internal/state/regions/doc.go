@@ -9,7 +9,9 @@
 // of the change log of its region, and the streams carry that log: no change is
 // numbered before it is committed.
 //
-// A region has a name on the wire and an id in the database. The log has the id
+// A region has a name on the wire, unique in its platform, and an id in the database. The
+// token of its agent says which of several with one name is meant, or the header
+// X-Krane-Platform. The log has the id
 // that it was made for. A region that was lost and registered again under its old
 // name is refused as unknown; it never passes for a region without resources.
 //

@@ -51,20 +51,20 @@ func (l *leases) read(ctx context.Context, set agents.Set) {
 	for i := range regions {
 		r := &regions[i]
 		for status, n := range r.Instances {
-			set(l.instances, float64(n), r.Name, status)
+			set(l.instances, float64(n), r.Scope, status)
 		}
 		for health, n := range r.Health {
-			set(l.sentinels, float64(n), r.Name, health)
+			set(l.sentinels, float64(n), r.Scope, health)
 		}
 		held := 0
 		if r.HeldDeletions != nil {
 			held = r.HeldDeletions.Count
 		}
-		set(l.held, float64(held), r.Name)
+		set(l.held, float64(held), r.Scope)
 		if r.Reported {
-			set(l.lag, float64(max(r.Head, r.Applied)-r.Applied), r.Name)
+			set(l.lag, float64(max(r.Head, r.Applied)-r.Applied), r.Scope)
 		}
-		count.Add(r.HeartbeatAt, set, l.silence, r.Name)
+		count.Add(r.HeartbeatAt, set, l.silence, r.Scope)
 	}
 	count.Set(set, l.regions)
 }

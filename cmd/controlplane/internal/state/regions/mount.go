@@ -134,6 +134,10 @@ func (s *Service) items() adminapi.Handler {
 		}
 		// A stream has no end, and a page may be waited for as long as a request may take.
 		control := http.NewResponseController(w)
+		if c.Scope != scope {
+			r = r.Clone(r.Context())
+			r.URL = r.URL.JoinPath("../../", c.Scope, "items")
+		}
 		_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
 		if !r.URL.Query().Has("watch") {
 			log.ServeHTTP(w, r)
@@ -141,7 +145,7 @@ func (s *Service) items() adminapi.Handler {
 		}
 		ctx, closed := s.opened.open(r.Context())
 		defer closed()
-		defer s.streaming(c.Name, "all")()
+		defer s.streaming(c.Scope, "all")()
 		log.ServeHTTP(w, r.WithContext(ctx))
 		return nil
 	}

@@ -44,7 +44,7 @@ type RegionOverview struct {
 // names.
 const MaxFailed = 20
 
-// Overview returns every region, sorted by name.
+// Overview returns every region, sorted by scope.
 func (s *Store) Overview(ctx context.Context) (list []RegionOverview, err error) {
 	if list, err = s.positions(ctx, countResources, nameFailed, nameUnhealthy); err != nil {
 		return nil, fmt.Errorf("overview: %w", err)
@@ -52,7 +52,7 @@ func (s *Store) Overview(ctx context.Context) (list []RegionOverview, err error)
 	return list, nil
 }
 
-// positions returns every region with the position of its agent, sorted by name, and what is read
+// positions returns every region with the position of its agent, sorted by scope, and what is read
 // in addition.
 func (s *Store) positions(
 	ctx context.Context,
@@ -60,7 +60,7 @@ func (s *Store) positions(
 ) (list []RegionOverview, err error) {
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+`, l.scope IS NOT NULL FROM regions r
-			LEFT JOIN region_log l ON l.scope = r.name AND l.region_id = r.id ORDER BY r.name`)
+			LEFT `+withLog+` ORDER BY `+regionScope)
 		list, err = db.Collect(rows, err, func(rows *sql.Rows, r *RegionOverview) error {
 			return scanRegion(func(columns ...any) error { return rows.Scan(append(columns, &r.Known)...) }, &r.Region)
 		})
@@ -76,15 +76,15 @@ func (s *Store) positions(
 		}
 		return err
 	})
-	byName := map[string]*RegionOverview{}
+	byScope := map[string]*RegionOverview{}
 	for i := range list {
 		if list[i].Known {
-			byName[list[i].Name] = &list[i]
+			byScope[list[i].Scope] = &list[i]
 		}
 		list[i].Known = false // until its log is read
 	}
 	if err == nil {
-		err = s.progress(ctx, byName)
+		err = s.progress(ctx, byScope)
 	}
 	return list, err
 }
@@ -215,10 +215,10 @@ func (o *openStreams) add(gauge *prometheus.GaugeVec, region, resources string, 
 	gauge.WithLabelValues(region, resources).Set(float64(o.byKind[kind]))
 }
 
-// Streams returns how many streams of the region of that name are open in this
+// Streams returns how many streams of the region of that scope are open in this
 // process.
-func (s *Service) Streams(region string) int {
+func (s *Service) Streams(scope string) int {
 	s.open.mu.Lock()
 	defer s.open.mu.Unlock()
-	return s.open.byRegion[region]
+	return s.open.byRegion[scope]
 }

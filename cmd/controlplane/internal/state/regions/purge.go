@@ -91,7 +91,7 @@ func (r *Reconciler) purge(ctx context.Context, region Region, c contents, diffe
 			errs = append(errs, fmt.Errorf("purge %s/%s: %w", key.Collection, key.ID, err))
 		}
 		if done {
-			r.logger().InfoContext(ctx, "resource purged", slog.String("region", region.Name), slog.String("collection", key.Collection),
+			r.logger().InfoContext(ctx, "resource purged", slog.String("region", region.Scope), slog.String("collection", key.Collection),
 				slog.String("id", key.ID), slog.String("state", c.rows[key].state))
 			r.count(key.Collection, "purged", 1)
 		}
@@ -155,7 +155,7 @@ func (s *Store) purge(ctx context.Context, region Region, key statesync.Key, see
 		); err != nil {
 			return err
 		}
-		return s.Database.Log.Append(ctx, tx.Tx, statesync.Change{Scope: region.Name, Key: key, Deleted: true})
+		return s.Database.Log.Append(ctx, tx.Tx, statesync.Change{Scope: region.Scope, Key: key, Deleted: true})
 	})
 	return done && err == nil, err
 }

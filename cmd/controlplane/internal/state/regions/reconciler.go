@@ -160,7 +160,7 @@ func (r *Reconciler) reconcile(ctx context.Context, region Region, first content
 		if d.row == (row{}) {
 			result = "withdrawn"
 		}
-		log := r.logger().With(slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID))
+		log := r.logger().With(slog.String("region", region.Scope), slog.String("collection", key.Collection), slog.String("id", key.ID))
 		done, err := r.Store.mend(ctx, region, key, d.row, allowed)
 		switch {
 		case errors.Is(err, errHeld):
@@ -265,14 +265,14 @@ func (s *Store) contents(ctx context.Context, region Region) (c contents, err er
 	if err != nil {
 		return c, err
 	}
-	readers, err := s.Database.Log.Readers(ctx, region.Name)
+	readers, err := s.Database.Log.Readers(ctx, region.Scope)
 	if err != nil {
 		return c, err
 	}
 	const limit = 1000
 	now := time.Now()
 	for after, more := uint64(0), true; more; {
-		page, err := s.Database.Log.Read(ctx, region.Name, after, limit)
+		page, err := s.Database.Log.Read(ctx, region.Scope, after, limit)
 		if err != nil {
 			return c, err
 		}

@@ -87,7 +87,7 @@ func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen
 		if gone != (seen == row{}) || state != seen.state && !gone || spec != seen.spec {
 			return nil // another writer is at work
 		}
-		change := statesync.Change{Scope: region.Name, Key: key, Deleted: gone}
+		change := statesync.Change{Scope: region.Scope, Key: key, Deleted: gone}
 		if gone {
 			if again, err := withdraw(ctx, tx, region.ID, key, allowed); err != nil || again {
 				return err
@@ -149,10 +149,10 @@ func withdraw(ctx context.Context, tx *db.Tx, regionID string, key statesync.Key
 }
 
 // withdrawAll withdraws all items of a region's log.
-func (s *Store) withdrawAll(ctx context.Context, tx *db.Tx, name string) error {
+func (s *Store) withdrawAll(ctx context.Context, tx *db.Tx, scope string) error {
 	const limit = 1000
 	for after, more := uint64(0), true; more; {
-		page, err := s.Database.Log.Read(ctx, name, after, limit)
+		page, err := s.Database.Log.Read(ctx, scope, after, limit)
 		if errors.Is(err, statesync.ErrUnknownScope) {
 			return nil // its log was never made
 		}
@@ -162,7 +162,7 @@ func (s *Store) withdrawAll(ctx context.Context, tx *db.Tx, name string) error {
 		var changes []statesync.Change
 		for _, i := range page.Items {
 			if after = i.Version; !i.Deleted {
-				changes = append(changes, statesync.Change{Scope: name, Key: i.Key, Deleted: true})
+				changes = append(changes, statesync.Change{Scope: scope, Key: i.Key, Deleted: true})
 			}
 		}
 		if err := s.Database.Log.Append(ctx, tx.Tx, changes...); err != nil {

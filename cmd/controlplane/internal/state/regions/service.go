@@ -223,7 +223,7 @@ func (s *Service) Heartbeat(
 	s.logger.InfoContext(
 		ctx,
 		"agent started",
-		slog.String("region", caller.Name),
+		slog.String("region", caller.Scope),
 		slog.String("cell", caller.cell),
 		slog.Uint64("agent_epoch", epoch),
 	)
@@ -238,7 +238,7 @@ func (s *Service) current(ctx context.Context, c caller, epoch uint64) error {
 		return nil
 	}
 	if s.refused.isNew(c.ID, "epoch of "+c.cell, time.Now()) {
-		s.logger.WarnContext(ctx, "report of another agent process refused", slog.String("region", c.Name), slog.String("cell", c.cell),
+		s.logger.WarnContext(ctx, "report of another agent process refused", slog.String("region", c.Scope), slog.String("cell", c.cell),
 			slog.Uint64("agent_epoch", epoch), slog.Uint64("want", c.AgentEpoch))
 	}
 	if epoch < c.AgentEpoch {
@@ -256,7 +256,7 @@ func (s *Service) acknowledge(ctx context.Context, c caller, m *ctrlv1.Heartbeat
 	if err := applied.Mark.UnmarshalText([]byte(m.GetMark())); err != nil {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	_, err := s.store.Database.Log.Report(ctx, c.Name, statesync.Report{
+	_, err := s.store.Database.Log.Report(ctx, c.Scope, statesync.Report{
 		Reader: cmp.Or(c.cell, "agent"), Session: m.GetAgentEpoch(), Sequence: m.GetSequence(), Applied: applied,
 	})
 	switch {

@@ -9,13 +9,10 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
-	"github.com/seed-9e1ffd66/trueup/internal/pause"
-	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
 // Conditions that callers of a [Store] branch on.
@@ -30,9 +27,11 @@ var (
 	ErrClaimed = errors.New("region is claimed by another cell")
 	// ErrHeld is an epoch whose holder is alive.
 	ErrHeld = errors.New("another agent of the region is alive")
-	// ErrRegistered is a name that another region is still registered with. It can
-	// not be replaced.
-	ErrRegistered = errors.New("another region is registered with this name")
+	// ErrRegistered is a name and platform that another region is still registered with. It
+	// can not be replaced.
+	ErrRegistered = errors.New("another region is registered with this name and platform")
+	// ErrAmbiguous is a name that regions of several platforms have.
+	ErrAmbiguous = errors.New("regions of several platforms have this name")
 	// ErrNameTaken is a k8s_name that another resource has.
 	ErrNameTaken = errors.New("k8s_name is taken")
 	// ErrInvalid is a resource that no agent could run.
@@ -48,11 +47,14 @@ type Store struct {
 
 // Region is one Kubernetes cluster with an agent.
 type Region struct {
-	// ID never changes. Name is the one that the agent sends.
+	// ID never changes. Name is the one that the agent sends, and unique in the platform.
 	ID   string `json:"region_id"`
 	Name string `json:"name"`
 	// Platform is where it runs.
 	Platform string `json:"platform"`
+	// Scope is the region in the change log and in metrics: its name, and if a region of
+	// another platform had that first, name@platform. It never changes.
+	Scope string `json:"-"`
 	// CellID is the agent that claimed it last.
 	CellID string `json:"cell_id,omitempty"`
 	// AgentEpoch is the epoch that was last given to a start of the agent; 0 for none.
@@ -72,13 +74,16 @@ type Region struct {
 	ApprovedDeletions string `json:"approved_deletions,omitempty"`
 }
 
-const regionColumns = `r.id, r.name, r.platform, r.cell_id, r.agent_epoch, r.heartbeat_at, r.previous_token_until, r.held_deletions,
+// regionScope is the scope of a region r.
+const regionScope = `coalesce(nullif(r.scope, ''), r.name)`
+
+const regionColumns = `r.id, r.name, r.platform, ` + regionScope + `, r.cell_id, r.agent_epoch, r.heartbeat_at, r.previous_token_until, r.held_deletions,
 	r.approved_deletions`
 
 func scanRegion(scan func(...any) error, r *Region) error {
 	var heartbeat, previous int64
 	var held string
-	err := scan(&r.ID, &r.Name, &r.Platform, &r.CellID, &r.AgentEpoch, &heartbeat, &previous, &held, &r.ApprovedDeletions)
+	err := scan(&r.ID, &r.Name, &r.Platform, &r.Scope, &r.CellID, &r.AgentEpoch, &heartbeat, &previous, &held, &r.ApprovedDeletions)
 	if err != nil {
 		return err
 	}
@@ -93,123 +98,15 @@ func scanRegion(scan func(...any) error, r *Region) error {
 	return err
 }
 
-// PutRegion registers the region and returns its token, which is shown this
-// once. For a registered region it returns no token, and sets the platform. A name
-// that belongs to the log of another region is refused, unless replace is true and
-// that region is not registered any more. The log is empty then: the new region
-// inherits nothing, and an agent deletes nothing on the word of an empty list.
-func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (token string, created bool, err error) {
-	fresh, hash := tokens.New()
-	err = s.Database.Write(ctx, func(tx *db.Tx) error {
-		token, created = "", false
-		var owner string
-		var epoch int64
-		err := tx.QueryRowContext(ctx, `SELECT region_id FROM region_log WHERE scope = ?`, region.Name).Scan(&owner)
-		switch {
-		case errors.Is(err, sql.ErrNoRows) || err == nil && owner != region.ID && replace:
-			var registered string
-			err := tx.QueryRowContext(ctx, `SELECT id FROM regions WHERE name = ? AND id <> ?`, region.Name, region.ID).Scan(&registered)
-			if err == nil {
-				return fmt.Errorf("%w: %q is region %s", ErrRegistered, region.Name, registered)
-			}
-			if !errors.Is(err, sql.ErrNoRows) {
-				return err
-			}
-			if _, err := tx.ExecContext(ctx, `INSERT INTO region_log (scope, region_id) VALUES (?, ?)
-				ON CONFLICT (scope) DO UPDATE SET region_id = excluded.region_id`, region.Name, region.ID); err != nil {
-				return err
-			}
-			if err := s.Database.Log.AddScope(ctx, tx.Tx, region.Name); err != nil {
-				return err
-			}
-			if owner != "" {
-				if err := s.withdrawAll(ctx, tx, region.Name); err != nil {
-					return err
-				}
-				// Above each epoch of the region before: its agent must claim
-				// another, and reports everything again.
-				epoch = time.Now().UnixMilli()
-			}
-		case err != nil:
-			return err
-		case owner != region.ID:
-			return fmt.Errorf("%w: the name %q belongs to region %s; put it with replace to give it to this one", ErrNameTaken, region.Name, owner)
-		}
-		inserted, err := tx.Affected(
-			ctx,
-			`INSERT INTO regions (id, name, platform, token_hash, created_at, agent_epoch) VALUES (?, ?, ?, ?, ?, ?)
-			ON CONFLICT (id) DO NOTHING`,
-			region.ID,
-			region.Name,
-			region.Platform,
-			hash,
-			time.Now().UnixMilli(),
-			epoch,
-		)
-		if err != nil {
-			return err
-		}
-		verb := "put"
-		if owner != "" && owner != region.ID {
-			verb = "replace"
-		}
-		if inserted == 1 {
-			token, created = fresh, true
-			return audit.Record(ctx, tx, audit.Change{Verb: verb, Kind: audit.KindRegion, Name: region.ID, Outcome: audit.Created})
-		}
-		var name string
-		if err := tx.QueryRowContext(ctx, `SELECT name FROM regions WHERE id = ?`+tx.Lock, region.ID).Scan(&name); err != nil {
-			return err
-		}
-		if name != region.Name {
-			return fmt.Errorf("%w: the name of region %s is %q and cannot change", ErrNameTaken, region.ID, name)
-		}
-		updated, err := tx.Affected(
-			ctx,
-			`UPDATE regions SET platform = ? WHERE id = ? AND platform <> ?`,
-			region.Platform,
-			region.ID,
-			region.Platform,
-		)
-		if err != nil || updated == 0 {
-			return err
-		}
-		return audit.Record(ctx, tx, audit.Change{Verb: verb, Kind: audit.KindRegion, Name: region.ID})
-	})
-	if err != nil {
-		return "", false, fmt.Errorf("put region %s: %w", region.ID, err)
-	}
-	s.Database.Log.Wake()
-	s.awaitLog(ctx, region.Name)
-	return token, created, nil
-}
-
-// awaitLog waits until the log of the region can be read: an agent that starts with
-// the new token must not be refused as unknown. It gives up after 5 s, in which no
-// sequencer has run.
-func (s *Store) awaitLog(ctx context.Context, name string) {
-	const patience, interval = 5 * time.Second, 5 * time.Millisecond
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		if _, err := s.Database.Log.Read(ctx, name, 0, 1); !errors.Is(err, statesync.ErrUnknownScope) {
-			return
-		}
-		if !pause.For(ctx, interval) {
-			return
-		}
-	}
-}
-
-// Regions returns every region, sorted by name.
+// Regions returns every region, sorted by scope.
 func (s *Store) Regions(ctx context.Context) ([]Region, error) {
-	return s.list(ctx, `ORDER BY r.name`)
+	return s.list(ctx, `ORDER BY `+regionScope)
 }
 
-// RegionsAfter returns the regions whose name follows the given one, sorted by name, at
+// RegionsAfter returns the regions whose scope follows the given one, sorted by scope, at
 // most limit.
 func (s *Store) RegionsAfter(ctx context.Context, after string, limit int) ([]Region, error) {
-	return s.list(ctx, `WHERE r.name > ? ORDER BY r.name LIMIT ?`, after, limit)
+	return s.list(ctx, `WHERE `+regionScope+` > ? ORDER BY `+regionScope+` LIMIT ?`, after, limit)
 }
 
 // Region returns the region of that id.
@@ -217,10 +114,24 @@ func (s *Store) Region(ctx context.Context, regionID string) (Region, error) {
 	return s.one(ctx, `WHERE r.id = ?`, regionID)
 }
 
-// RegionByName returns the region of that name. A region that is not the one its
-// log was made for is unknown.
-func (s *Store) RegionByName(ctx context.Context, name string) (Region, error) {
-	return s.one(ctx, `JOIN region_log l ON l.scope = r.name AND l.region_id = r.id WHERE r.name = ?`, name)
+// withLog joins a region r to its log. A region whose log was made for another one is not
+// found.
+const withLog = `JOIN region_log l ON l.region_id = r.id AND l.scope = ` + regionScope
+
+// RegionByName returns the region of that name, or [ErrAmbiguous] for the name of several.
+// A platform and an id that are not empty have to be those of the region, too. A region that
+// is not the one its log was made for is unknown.
+func (s *Store) RegionByName(ctx context.Context, name, platform, id string) (Region, error) {
+	found, err := s.list(ctx, withLog+` WHERE r.name = ? AND ? IN ('', r.platform) AND ? IN ('', r.id)`, name, platform, id)
+	switch {
+	case err != nil:
+		return Region{}, err
+	case len(found) == 0:
+		return Region{}, ErrUnknownRegion
+	case len(found) > 1:
+		return Region{}, ErrAmbiguous
+	}
+	return found[0], nil
 }
 
 // list returns the regions that the rest of a query selects.

@@ -126,7 +126,7 @@ func (s *Store) put(ctx context.Context, regionID, id string, want Wanted, colle
 			return err
 		}
 		return s.Database.Log.Append(ctx, tx.Tx, statesync.Change{
-			Scope: region.Name, Key: statesync.Key{Collection: collection, ID: id}, Value: value,
+			Scope: region.Scope, Key: statesync.Key{Collection: collection, ID: id}, Value: value,
 		})
 	})
 	if err != nil {
@@ -152,7 +152,7 @@ func auditKind(collection string) string {
 
 func regionOf(ctx context.Context, tx *db.Tx, regionID string) (region Region, err error) {
 	row := tx.QueryRowContext(ctx, `SELECT `+regionColumns+` FROM regions r
-		JOIN region_log l ON l.scope = r.name AND l.region_id = r.id WHERE r.id = ?`, regionID)
+		`+withLog+` WHERE r.id = ?`, regionID)
 	return region, db.Missing(scanRegion(row.Scan, &region), ErrUnknownRegion)
 }
 

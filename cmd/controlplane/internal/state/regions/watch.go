@@ -97,7 +97,7 @@ func watch[T any, P message[T]](
 	}
 	if cursor.Epoch == "" {
 		// Agents without the extension send no epoch.
-		page, err := s.store.Database.Log.Read(ctx, c.Name, 0, 1)
+		page, err := s.store.Database.Log.Read(ctx, c.Scope, 0, 1)
 		if err != nil {
 			return s.ended(ctx, err)
 		}
@@ -105,18 +105,18 @@ func watch[T any, P message[T]](
 	}
 	ctx, closed := s.opened.open(ctx)
 	defer closed()
-	defer s.streaming(c.Name, collection)()
+	defer s.streaming(c.Scope, collection)()
 	sent := sent{
-		region: c.Name, collection: collection, sum: sha256.New(),
+		region: c.Scope, collection: collection, sum: sha256.New(),
 		applies: s.sent.WithLabelValues(collection, "apply"), deletes: s.sent.WithLabelValues(collection, "delete"),
 	}
 	defer func() { s.caches.leave(sent.cache) }()
 	err = s.feed.Watch(
 		ctx,
-		statesync.Watch{Scope: c.Name, Cursor: cursor, Collections: []string{collection}},
+		statesync.Watch{Scope: c.Scope, Cursor: cursor, Collections: []string{collection}},
 		func(f statesync.Frame) (err error) {
 			if sent.cache == nil { // all frames have one epoch
-				sent.cache = s.caches.join(c.Name, collection, f.Epoch)
+				sent.cache = s.caches.join(c.Scope, collection, f.Epoch)
 			}
 			// The messages of a frame are sent as one.
 			release := hold(ctx)

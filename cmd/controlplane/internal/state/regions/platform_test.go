@@ -1,0 +1,179 @@
+package regions_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
+)
+
+// gcp is a region with the name that another has on aws.
+const gcp = "reg_gcp"
+
+func (w *world) alsoOnGCP() {
+	w.t.Helper()
+	token, created, err := w.store.PutRegion(w.t.Context(), regions.Region{ID: gcp, Name: "eu-1", Platform: "gcp"}, false)
+	require.NoError(w.t, err)
+	require.True(w.t, created)
+	w.tokens[gcp] = token
+	for id, image := range map[string]string{eu: "aws:1", gcp: "gcp:1"} {
+		_, err := w.store.PutDeployment(w.t.Context(), id, "d_1", regions.Wanted{State: "running", Spec: deployment("one", image)})
+		require.NoError(w.t, err)
+	}
+}
+
+// ask returns the image of d_1 that the client's region gets, or the reason or code of the error.
+func (w *world) ask(token, platform string) string {
+	w.t.Helper()
+	var answer string
+	await.Eventually(w.t, "the log has a number for it", func() bool {
+		got, err := w.client("Bearer "+token, "eu-1", "X-Krane-Platform", platform).
+			GetDesiredDeploymentState(w.t.Context(), connect.NewRequest(&ctrlv1.GetDesiredDeploymentStateRequest{DeploymentId: "d_1"}))
+		switch code := connect.CodeOf(err); {
+		case err == nil:
+			answer = got.Msg.GetApply().GetImage()
+		case reason(err) != "":
+			answer = reason(err)
+		case code == connect.CodeNotFound:
+			return false
+		default:
+			answer = code.String()
+		}
+		return true
+	})
+	return answer
+}
+
+// TestOneNameOnTwoPlatforms is B7: regions are unique by platform and name. Neither sees or
+// changes anything of the other.
+func TestOneNameOnTwoPlatforms(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.alsoOnGCP()
+		for _, c := range []struct{ token, platform, want string }{
+			{w.tokens[eu], "", "aws:1"},
+			{w.tokens[eu], "aws", "aws:1"},
+			{w.tokens[eu], "gcp", "permission_denied"},
+			{w.tokens[gcp], "", "gcp:1"},
+			{w.tokens[gcp], "gcp", "gcp:1"},
+			{w.tokens[gcp], "aws", "permission_denied"},
+			{w.tokens[us], "", "permission_denied"},
+			{bearer, "aws", "aws:1"},
+			{bearer, "gcp", "gcp:1"},
+			{bearer, "azure", "unknown-region"},
+			{bearer, "", "invalid_argument"},
+			{bearer, "a\tb", "invalid_argument"},
+		} {
+			require.Equal(w.t, c.want, w.ask(c.token, c.platform), "%+v", c)
+		}
+		_, err := w.client("Bearer "+bearer, "us-1").Heartbeat(w.t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+		require.NoError(w.t, err, "a name of one platform needs none")
+
+		var items struct{ Items []struct{ Value json.RawMessage } }
+		await.Eventually(w.t, "the pulled log has the deployment", func() bool {
+			request, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.url+"/api/v1/scopes/eu-1/items", http.NoBody)
+			require.NoError(w.t, err)
+			request.Header.Set("Authorization", "Bearer "+w.tokens[gcp])
+			answer, err := http.DefaultClient.Do(request)
+			require.NoError(w.t, err)
+			text, err := io.ReadAll(answer.Body)
+			require.NoError(w.t, err)
+			require.NoError(w.t, answer.Body.Close())
+			require.Equal(w.t, http.StatusOK, answer.StatusCode, string(text))
+			require.NoError(w.t, json.Unmarshal(text, &items))
+			return len(items.Items) > 0
+		})
+		require.Len(w.t, items.Items, 1)
+		require.Contains(w.t, string(items.Items[0].Value), "gcp:1")
+
+		var listed []string
+		for after := ""; ; {
+			part, err := w.store.RegionsAfter(w.t.Context(), after, 1)
+			require.NoError(w.t, err)
+			if len(part) == 0 {
+				break
+			}
+			listed, after = append(listed, part[0].Scope), part[0].Scope
+		}
+		require.Equal(w.t, []string{"eu-1", "eu-1@gcp", "us-1"}, listed)
+
+		r := &regions.Reconciler{Store: w.store, Settle: time.Millisecond, Registerer: prometheus.NewRegistry()}
+		require.NoError(w.t, r.Register())
+		require.NoError(w.t, r.Pass(w.t.Context()))
+		require.Equal(w.t, "aws:1", w.ask(w.tokens[eu], ""))
+		require.Equal(w.t, "gcp:1", w.ask(w.tokens[gcp], ""))
+		found, err := w.registry.Gather()
+		require.NoError(w.t, err, "no two series of one name")
+		require.NotEmpty(w.t, found)
+	})
+}
+
+// TestANameOfTwoPlatformsIsRegistered is what can be registered beside a name of two platforms,
+// and after one of the two was removed.
+func TestANameOfTwoPlatformsIsRegistered(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ctx := w.t.Context()
+		w.alsoOnGCP()
+		put := func(id, platform string, replace bool) error {
+			_, _, err := w.store.PutRegion(ctx, regions.Region{ID: id, Name: "eu-1", Platform: platform}, replace)
+			return err
+		}
+		require.ErrorIs(w.t, put("reg_new", "gcp", false), regions.ErrNameTaken)
+		require.ErrorIs(w.t, put("reg_new", "gcp", true), regions.ErrRegistered)
+		require.ErrorIs(w.t, put("reg_new", "aws", true), regions.ErrRegistered)
+		require.ErrorIs(w.t, put(eu, "gcp", false), regions.ErrRegistered, "its platform cannot become the other's")
+		require.ErrorIs(w.t, put(eu, "gcp", true), regions.ErrRegistered)
+		require.NoError(w.t, put(gcp, "gcp", false), "nothing changes")
+		require.NoError(w.t, put(gcp, "azure", false))
+		require.Equal(w.t, "gcp:1", w.ask(w.tokens[gcp], "azure"), "it stays what it was")
+		require.ErrorIs(w.t, put("reg_new", "gcp", true), regions.ErrRegistered, "its log is still the one of gcp")
+		require.NoError(w.t, put(gcp, "gcp", false))
+
+		// The first goes. Its name stays its own: what gets it has to say so, and is empty.
+		w.remove(eu)
+		require.ErrorIs(w.t, put("reg_new", "aws", false), regions.ErrNameTaken)
+		require.Equal(w.t, "gcp:1", w.ask(w.tokens[gcp], ""))
+		token, created, err := w.store.PutRegion(ctx, regions.Region{ID: "reg_new", Name: "eu-1", Platform: "aws"}, true)
+		require.NoError(w.t, err)
+		require.True(w.t, created)
+		for _, id := range []string{"reg_new", gcp} {
+			_, resources, err := w.store.Resources(ctx, id)
+			require.NoError(w.t, err)
+			require.Len(w.t, resources, map[string]int{gcp: 1}[id])
+		}
+		_, err = w.client("Bearer "+token, "eu-1").Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+		require.NoError(w.t, err)
+
+		// The second goes, and comes back under its id: the log that is left is its own.
+		w.remove(gcp)
+		require.ErrorIs(w.t, put("reg_other", "gcp", false), regions.ErrNameTaken)
+		require.NoError(w.t, put(gcp, "gcp", false))
+		view, err := w.store.Region(ctx, gcp)
+		require.NoError(w.t, err)
+		require.Equal(w.t, "eu-1@gcp", view.Scope)
+	})
+}
+
+func (w *world) remove(id string) {
+	w.t.Helper()
+	ctx, scopes := w.t.Context(), w.store.Agents()
+	require.NoError(w.t, w.database.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE regions SET heartbeat_at = 0 WHERE id = ?`, id)
+		return err
+	}))
+	require.NoError(w.t, scopes.Remove(ctx, id, true))
+	_, err := scopes.Authenticate(ctx, w.tokens[id])
+	require.ErrorIs(w.t, err, tokens.ErrUnknown)
+}

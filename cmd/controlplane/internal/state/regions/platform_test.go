@@ -80,7 +80,9 @@ func TestOneNameOnTwoPlatforms(t *testing.T) {
 		_, err := w.client("Bearer "+bearer, "us-1").Heartbeat(w.t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
 		require.NoError(w.t, err, "a name of one platform needs none")
 
-		var items struct{ Items []struct{ Value json.RawMessage } }
+		var items struct {
+			Items []struct{ Value json.RawMessage }
+		}
 		await.Eventually(w.t, "the pulled log has the deployment", func() bool {
 			request, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.url+"/api/v1/scopes/eu-1/items", http.NoBody)
 			require.NoError(w.t, err)

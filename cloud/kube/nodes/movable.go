@@ -114,7 +114,7 @@ func (s Snapshot) Movable(node string) (pods []*demand.Pod, kept string) {
 		switch {
 		case p.kept:
 			why = "it asks not to be disrupted"
-		case p.stays && !p.terminating:
+		case p.stays:
 			why = "it tolerates the taint of stopped machines, and would start one"
 		case !p.replaced:
 			why = "it has no ReplicaSet, StatefulSet or ReplicationController that makes another"

@@ -41,9 +41,19 @@ type PodView struct {
 	gated bool
 	// kept: it asks not to be evicted while its machine is good.
 	kept bool
-	// stays: it tolerates the taint of standby machines, which evicts others, or is being
-	// deleted, which only a kubelet ends.
+	// stays: it tolerates the taint of standby machines, which evicts others.
 	stays bool
+	// ending is since when it is seen to be terminating, zero if it is not.
+	ending time.Time
+}
+
+// endingAge is how long a pod is terminating before it counts as one that only a kubelet ends:
+// the API server marks a pod so for a moment also when it removes it at once.
+const endingAge = 10 * time.Second
+
+// bound reports whether nothing but its kubelet ends the pod, or starts it.
+func (p *PodView) bound() bool {
+	return p.evicted && (p.stays || p.terminating && time.Since(p.ending) >= endingAge)
 }
 
 // doNotDisrupt reports whether a pod asks not to be evicted without need: by an annotation below
@@ -88,6 +98,12 @@ func (c *Cluster) SawPod(key types.NamespacedName, p *corev1.Pod) (was, v PodVie
 	v = c.viewPod(p)
 	c.mu.Lock()
 	was = c.pods[key]
+	if v.terminating {
+		v.ending = time.Now()
+		if was.UID == v.UID && was.terminating {
+			v.ending = was.ending
+		}
+	}
 	nodes := []string{was.Node, v.Node}
 	before := [2]int{c.occupants(was.Node), c.occupants(v.Node)}
 	c.place(key, was.Node, v.Node)
@@ -195,7 +211,7 @@ func (c *Cluster) viewPod(p *corev1.Pod) PodView {
 	if !ended {
 		pod := kube.PodWithoutClaims(p)
 		v.claims = kube.Claims(p)
-		v.Pod, v.stays = &pod, v.evicted && (v.terminating || c.staysOnStandby(&pod))
+		v.Pod, v.stays = &pod, v.evicted && c.staysOnStandby(&pod)
 	}
 	return v
 }
@@ -259,7 +275,7 @@ func (c *Cluster) staysOnStandby(p *demand.Pod) bool {
 func (c *Cluster) waiting(node string) []*demand.Pod {
 	var out []*demand.Pod
 	for key := range c.onNode[node] {
-		if p := c.pods[key]; p.stays {
+		if p := c.pods[key]; p.bound() {
 			out = append(out, p.Pod)
 		}
 	}

@@ -2,6 +2,8 @@ package nodes //nolint:testpackage // what is read of a pod is not exported
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -54,12 +56,31 @@ func TestAPodWaitsForAStandbyMachineIfNothingElseEndsIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := New(domain, platform, func([]string, bool) {})
-			w.SawNode(machine())
-			w.SawPod(types.NamespacedName{Name: "pod"}, bound(c.change))
-			machines := w.Machines("web", "", nil)
-			require.Len(t, machines, 1)
-			require.Equal(t, c.want, machines[0].Status.Waiting)
+			synctest.Test(t, func(t *testing.T) {
+				w := New(domain, platform, func([]string, bool) {})
+				w.SawNode(machine())
+				pod := bound(c.change)
+				waiting := func() int {
+					t.Helper()
+					w.SawPod(types.NamespacedName{Name: "pod"}, pod)
+					machines := w.Machines("web", "", nil)
+					require.Len(t, machines, 1)
+					return machines[0].Status.Waiting
+				}
+				if name == "no taint, and it is being deleted" {
+					require.Zero(t, waiting(), "the API server may remove it at once")
+					time.Sleep(endingAge - time.Nanosecond)
+					require.Zero(t, waiting())
+					time.Sleep(time.Nanosecond)
+				}
+				require.Equal(t, c.want, waiting())
+				pod.UID = "another"
+				want := c.want
+				if name == "no taint, and it is being deleted" {
+					want = 0
+				}
+				require.Equal(t, want, waiting(), "another pod of the name")
+			})
 		})
 	}
 }

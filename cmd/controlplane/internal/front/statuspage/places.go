@@ -39,7 +39,8 @@ type placeRow struct {
 func newPlaceRow(list, name, id string, problems []problem, well state) placeRow {
 	worst := worstOf(problems, well)
 	return placeRow{
-		Path: Path + "/" + list + "/" + url.PathEscape(id), Name: clean(name), ID: clean(id), Problems: problems, State: worst.state, Since: worst.Since,
+		Path: Path + "/" + list + "/" + url.PathEscape(id), Name: clean(name), ID: clean(id),
+		Problems: problems, State: worst.state, Since: worst.Since,
 	}
 }
 

@@ -83,7 +83,9 @@ func TestEveryClusterAndRegionIsARowAndAPage(t *testing.T) {
 		require.Contains(t, text, "put, created deployment app-2 reg_eu/d_2")
 		require.NotContains(t, w.seen(links[0]), "\u202e")
 
-		for _, path := range []string{"clusters/" + id(clusterA, 7), "clusters/x", "regions/reg_no", "regions/%2e%2e%2fx", "clusters/a%2Fb", "regions/%00"} {
+		for _, path := range []string{
+			"clusters/" + id(clusterA, 7), "clusters/x", "regions/reg_no", "regions/%2e%2e%2fx", "clusters/a%2Fb", "regions/%00",
+		} {
 			missing := w.get("/status/"+path, "Authorization", "Bearer "+adminToken)
 			require.Equal(t, 404, missing.status, path)
 		}
@@ -142,7 +144,9 @@ func TestEachStateOfAClusterIsShown(t *testing.T) {
 		state, page string
 	}{
 		"never seen": {func() { w.sql(`UPDATE clusters SET last_pull_at = 0, reported_at = 0`) }, `never seen \d+ s ago`, "controlplane rotate cluster " + clusterA},
-		"silent": {func() { w.sql(`UPDATE clusters SET last_pull_at = ?, reported_at = ?`, ago(9*time.Minute), ago(20*time.Minute)) },
+		"silent": {func() {
+			w.sql(`UPDATE clusters SET last_pull_at = ?, reported_at = ?`, ago(9*time.Minute), ago(20*time.Minute))
+		},
 			"silent 9 min ago", "kubectl logs -n starform-system"},
 		"no report": {func() { w.sql(`UPDATE clusters SET reported_at = ?`, ago(12*time.Minute)) }, "no report 12 min ago", "does not report"},
 		"error": {func() {
@@ -161,7 +165,9 @@ func TestEachStateOfAClusterIsShown(t *testing.T) {
 		"nearly full": {func() { w.capacity(clusterA, 800, time.Now().Add(time.Second)) }, `nearly full \d+ s ago .* 800 of 1,000 pods, 80 %`, "Build the next"},
 		"body":        {func() { size = starbase.MaxBody*8/10 + 1 }, "nearly too large – nearly too large The desired state has 13,421,7", "another cluster"},
 		"version":     {func() { w.sql(`UPDATE clusters SET last_pull_version = 'other-3.n'`) }, "unknown version – unknown version The agent has version other-3.n", "See the runbook"},
-		"behind": {func() { w.admin("PUT", "clusters/"+clusterA+"/config", map[string]any{"lb_size_units": 10 + time.Now().Nanosecond()%100}) },
+		"behind": {func() {
+			w.admin("PUT", "clusters/"+clusterA+"/config", map[string]any{"lb_size_units": 10 + time.Now().Nanosecond()%100})
+		},
 			"behind – behind", "reports once it has applied"},
 	} {
 		well()

@@ -44,7 +44,8 @@ var ( //nolint:gochecknoglobals // never written to
 
 // severities are the states of clusters and regions, the worst first.
 var severities = []state{ //nolint:gochecknoglobals // never written to
-	silent, noReport, refused, failed, failing, full, held, approved, nearlyFull, nearlyTooLarge, unknownVersion, behind, neverSeen, inStep, alive,
+	silent, noReport, refused, failed, failing, full,
+	held, approved, nearlyFull, nearlyTooLarge, unknownVersion, behind, neverSeen, inStep, alive,
 }
 
 // severity is the place of a state among severities.
@@ -142,7 +143,8 @@ func (f *clusterFacts) versionProblems(add func(problem)) {
 	case f.LastPullVersion != "" && (!pulled.Known || pulled.N > f.Generation):
 		add(problem{
 			state: unknownVersion, Why: "The agent has version " + clean(f.LastPullVersion) + ", which this database does not have.",
-			Next: "Nothing, if the database was just restored or the epoch is new: the agent takes over the state at its next pull. See the runbook Restore.",
+			Next: "Nothing, if the database was just restored or the epoch is new: the agent takes over the state at its next pull. " +
+				"See the runbook Restore.",
 		})
 	case f.ReportedEpoch != f.Epoch, f.ReportedGeneration < f.Generation, pulled.N < f.Generation:
 		add(problem{
@@ -198,7 +200,7 @@ func regionProblems(r *regions.Health) (list []problem) {
 	if !r.Known {
 		list = append(list, problem{
 			state: refused, Why: "Its log was made for another region, or cannot be read yet.",
-			Next: "If that region is gone for good, put this one with replace to give it the log: its agent lists everything again. See the runbooks.",
+			Next: "If that region is gone for good, put this one with replace to give it the log: its agent lists everything again.",
 		})
 	}
 	if n := r.Failed + r.Unhealthy; n > 0 {
@@ -210,7 +212,8 @@ func regionProblems(r *regions.Health) (list []problem) {
 			parts = append(parts, plural(r.Unhealthy, "sentinel is unhealthy", "sentinels are unhealthy"))
 		}
 		list = append(list, problem{
-			state: failing, Why: strings.Join(parts, ", ") + ".", Next: "Look at each of them below, and at the log of its containers in the region.",
+			state: failing, Why: strings.Join(parts, ", ") + ".",
+			Next: "Look at each of them below, and at the log of its containers in the region.",
 		})
 	}
 	if r.HeldDeletions != nil {

@@ -120,8 +120,9 @@ func (p *Page) regionDocument(ctx context.Context, id string) (document regionDo
 	}
 	document = regionDocument{
 		Now: time.Now().UTC(), Place: newPlaceRow("regions", health.Name, id, regionProblems(&health), alive), Region: health.Region,
-		Hold: newHold(audit.KindRegion, id, health.HeldDeletions, health.ApprovedDeletions),
-		Head: figure{health.Known, int64(health.Head)}, Applied: figure{health.Known && health.Reported, int64(health.Applied)}, //nolint:gosec // versions count from 1
+		Hold:    newHold(audit.KindRegion, id, health.HeldDeletions, health.ApprovedDeletions),
+		Head:    figure{health.Known, int64(health.Head)},                       //nolint:gosec // a version counts from 1
+		Applied: figure{health.Known && health.Reported, int64(health.Applied)}, //nolint:gosec // as above
 	}
 	document.Region.CellID, document.Region.Platform = clean(health.CellID), clean(health.Platform)
 	if p.streams != nil {

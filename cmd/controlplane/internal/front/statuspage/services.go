@@ -101,7 +101,8 @@ func newServiceRow(c *clusters.Cluster, s *clusters.ServiceState, now time.Time,
 		Path:     pathOf(s.Identity()),
 		Identity: clean(cmp.Or(s.ProjectSlug, s.ProjectID) + " / " + s.Environment + " / " + cmp.Or(s.ServiceName, s.ServiceID)),
 		IDs:      clean(s.ProjectID + " / " + s.Environment + " / " + s.ServiceID), ClusterID: c.ClusterID, Region: clean(c.Region),
-		Ready: s.Ready, Desired: s.Desired, Class: clean(s.ErrorClass), Message: clean(s.Message), ClusterPath: clustersPath + "/" + url.PathEscape(c.ClusterID),
+		Ready: s.Ready, Desired: s.Desired, Class: clean(s.ErrorClass), Message: clean(s.Message),
+		ClusterPath: clustersPath + "/" + url.PathEscape(c.ClusterID),
 	}
 	row.State, row.Since = standingOf(s, c.Epoch, now)
 	contact := c.Contact()

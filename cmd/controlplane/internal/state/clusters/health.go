@@ -60,18 +60,18 @@ func (s *Store) Healths(ctx context.Context, stuck time.Time) (list []Health, er
 // failed, is on its way for too long, or is deleted, and since when it is so.
 var unwellQueries = []string{ //nolint:gochecknoglobals // never written to
 	// The report is about what is wanted.
-	`SELECT r.cluster_id, CASE WHEN s.deleted = 1 THEN 'held' WHEN r.phase IN ('Failed', 'Rejected') THEN 'failing' ELSE 'stuck' END, count(*),
-		min(r.since)
+	`SELECT r.cluster_id, CASE WHEN s.deleted = 1 THEN 'held' WHEN r.phase IN ('Failed', 'Rejected') THEN 'failing' ELSE 'stuck' END,
+		count(*), min(r.since)
 		FROM service_status r JOIN clusters c ON c.id = r.cluster_id JOIN projects p ON p.id = r.project_id AND p.cluster_id = r.cluster_id
 		JOIN services s ON s.project_id = r.project_id AND s.environment = r.environment AND s.service_id = r.service_id
 		WHERE r.phase <> 'Healthy' AND r.epoch = c.epoch AND r.generation >= s.generation
 		AND (s.deleted = 1 OR r.phase IN ('Failed', 'Rejected') OR r.since > 0 AND r.since <= ?) GROUP BY 1, 2`,
-	// The report is about what was wanted before.
-	`SELECT c.id, 'stuck', count(*), min(s.updated_at) FROM clusters c JOIN projects p ON p.cluster_id = c.id
-		JOIN services s ON s.project_id = p.id
-		JOIN service_status r ON r.cluster_id = c.id AND r.project_id = s.project_id AND r.environment = s.environment AND r.service_id = s.service_id
-		WHERE c.reported_epoch = c.epoch AND c.reported_generation < c.generation AND s.generation > c.reported_generation
-		AND r.epoch = c.epoch AND s.deleted = 0 AND s.updated_at <= ? GROUP BY 1`,
+	// The report is about what was wanted before. SQLite takes the order of a CROSS JOIN as it is:
+	// first the clusters that lag behind.
+	`SELECT c.id, 'stuck', count(*), min(s.updated_at) FROM clusters c CROSS JOIN projects p CROSS JOIN services s CROSS JOIN service_status r
+		WHERE c.reported_epoch = c.epoch AND c.reported_generation < c.generation AND p.cluster_id = c.id AND s.project_id = p.id
+		AND r.cluster_id = c.id AND r.project_id = s.project_id AND r.environment = s.environment AND r.service_id = s.service_id
+		AND s.generation > c.reported_generation AND r.epoch = c.epoch AND s.deleted = 0 AND s.updated_at <= ? GROUP BY 1`,
 }
 
 func unwellServices(ctx context.Context, tx *db.Tx, clusters map[string]*Health, stuck time.Time) error {

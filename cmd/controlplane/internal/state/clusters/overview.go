@@ -91,7 +91,7 @@ func (s *Store) Detail(ctx context.Context, clusterID string) (c ClusterOverview
 		if c.Services, err = standingServices(ctx, tx, c.Cluster, true); err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, latestCapacityQuery+` WHERE c.id = ?`, clusterID)
+		rows, err := tx.QueryContext(ctx, latestCapacityQuery+` AND c.id = ?`, clusterID)
 		latest, err := db.Collect(rows, err, scanPoint)
 		if len(latest) > 0 {
 			c.Latest = &latest[0].point
@@ -164,9 +164,10 @@ func capacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOver
 	return latestCapacities(ctx, tx, clusters)
 }
 
-// latestCapacityQuery looks up one report of each cluster.
+// latestCapacityQuery looks up one report of each cluster. SQLite takes the order of a CROSS JOIN
+// as it is.
 const latestCapacityQuery = `SELECT r.cluster_id, r.taken_at, r.current_pod_count, r.soft_limit FROM clusters c
-	JOIN capacity_reports r ON r.cluster_id = c.id AND r.taken_at = (SELECT max(taken_at) FROM capacity_reports WHERE cluster_id = c.id)`
+	CROSS JOIN capacity_reports r WHERE r.cluster_id = c.id AND r.taken_at = (SELECT max(taken_at) FROM capacity_reports WHERE cluster_id = c.id)`
 
 // latestCapacities sets the newest report of each cluster.
 func latestCapacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOverview) error {

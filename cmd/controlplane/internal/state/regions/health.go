@@ -66,7 +66,8 @@ func countFailing(ctx context.Context, tx *db.Tx) (map[string]*Health, error) {
 // objectQueries select the resources of a region, as [scanResource] reads them: those that fail,
 // and all that are wanted. The first ? is the region, the second how many.
 var objectQueries = []string{ //nolint:gochecknoglobals // never written to
-	resourceRows[deployments] + ` AND d.id IN (SELECT deployment_id FROM instances WHERE region_id = t.region_id AND status = 'failed') ORDER BY 2 LIMIT ?`,
+	resourceRows[deployments] + ` AND d.id IN (SELECT deployment_id FROM instances WHERE region_id = t.region_id AND status = 'failed')
+		ORDER BY 2 LIMIT ?`,
 	resourceRows[sentinels] + ` AND health = 'unhealthy' ORDER BY 2 LIMIT ?`,
 	resourceRows[deployments] + ` ORDER BY 2 LIMIT ?`,
 	resourceRows[sentinels] + ` ORDER BY 2 LIMIT ?`,

@@ -11,10 +11,11 @@ import (
 
 // nameQueries select the names of regions, and of the resources of a collection by region and id.
 var nameQueries = map[string]string{ //nolint:gochecknoglobals // never written to
-	"regions":   `SELECT id, '', name FROM regions WHERE (id, '') IN `,
-	deployments: `SELECT t.region_id, t.deployment_id, d.k8s_name FROM deployment_topology t JOIN deployments d ON d.id = t.deployment_id WHERE (t.region_id, t.deployment_id) IN `,
-	sentinels:   `SELECT region_id, id, k8s_name FROM sentinels WHERE (region_id, id) IN `,
-	policies:    `SELECT region_id, id, k8s_name FROM cilium_network_policies WHERE (region_id, id) IN `,
+	"regions": `SELECT id, '', name FROM regions WHERE (id, '') IN `,
+	deployments: `SELECT t.region_id, t.deployment_id, d.k8s_name FROM deployment_topology t JOIN deployments d ON d.id = t.deployment_id
+		WHERE (t.region_id, t.deployment_id) IN `,
+	sentinels: `SELECT region_id, id, k8s_name FROM sentinels WHERE (region_id, id) IN `,
+	policies:  `SELECT region_id, id, k8s_name FROM cilium_network_policies WHERE (region_id, id) IN `,
 }
 
 // Names returns what people call those of the objects that exist, by collection: regions by

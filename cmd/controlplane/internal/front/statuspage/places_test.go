@@ -3,6 +3,7 @@ package statuspage_test
 import (
 	"fmt"
 	"html"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,7 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/second"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 )
 
 // placeRows returns the rows of the list of clusters or regions as text, and their links.
@@ -50,6 +55,7 @@ func TestEveryClusterAndRegionIsARowAndAPage(t *testing.T) {
 			require.Regexp(t, want, rows[n])
 		}
 		require.Contains(t, plain(page), "1 failing 1 held 1 never seen 1 in step")
+		require.Contains(t, plain(w.shown()), "1 failing 1 held 1 never seen 1 in step", "the front page says the same")
 		require.Equal(t, "/status/clusters/"+clusterC, links[1])
 		for query, want := range map[string]int{"held": 1, "FRA1": 1, clusterA[:12]: 1, "makes+no+progress": 0, "have+failed": 1, "nothing": 0} {
 			found, _, _ := w.placeRows("/status/clusters?q=" + query)
@@ -178,6 +184,44 @@ func TestEachStateOfAClusterIsShown(t *testing.T) {
 		rows, _, _ = w.placeRows("/status/clusters")
 		require.Regexp(t, test.state, rows[0], name)
 		require.Contains(t, plain(w.seen("/status/clusters/"+clusterA)), test.page, name)
+	}
+}
+
+// TestThePageSaysWhoHasAskedForAnApproval has a first request that waits for a second person.
+func TestThePageSaysWhoHasAskedForAnApproval(t *testing.T) {
+	t.Parallel()
+	each(t, statuspage.Config{}, func(w *world) {
+		t := w.t
+		w.register(clusterA, "nyc3", 1)
+		w.hold(clusterA)
+		alice := tokens.Only(adminToken)()[0]
+		alice.Name = "alice"
+		person := &second.Person{
+			Database: w.database, Admins: func() []tokens.Admin { return []tokens.Admin{alice} }, Actions: []string{adminapi.ActionApprove},
+		}
+		r := httptest.NewRequestWithContext(t.Context(), "POST", adminapi.Prefix+"clusters/"+clusterA+"/"+adminapi.ActionApprove, nil)
+		agreed, err := person.Agree(httptest.NewRecorder(), r, adminapi.ActionApprove, alice, agents.Approval{Digest: "held-1"})
+		require.NoError(t, err)
+		require.False(t, agreed)
+		page := plain(w.seen("/status/clusters/" + clusterA))
+		require.Regexp(t, `alice has asked for the approval; another administrator must ask for the same until 2\d{3}-`, page)
+		w.sql(`UPDATE second_person SET asked_at = ?`, time.Now().Add(-61*time.Minute).UnixMilli())
+		require.Contains(t, plain(w.seen("/status/clusters/"+clusterA)), "They are not approved.")
+	})
+}
+
+// TestACommandToTypeIsOneWordEach has an agent that reports a digest for a shell.
+func TestACommandToTypeIsOneWordEach(t *testing.T) {
+	t.Parallel()
+	w := small(t, statuspage.Config{Interval: time.Nanosecond})
+	w.register(clusterA, "nyc3", 1)
+	state := w.call("GET", "/api/v1/clusters/"+clusterA+"/desired-state", w.tokens[clusterA], nil)
+	w.call("POST", "/api/v1/clusters/"+clusterA+"/status", w.tokens[clusterA], map[string]any{
+		"epoch": state["epoch"], "generation": state["generation"], "instance_id": "i", "services": []any{},
+		"held_deletions": map[string]any{"digest": "a';$(reboot)", "count": 1, "units": []map[string]any{{"unit": "x", "objects": 1, "reason": "r"}}},
+	})
+	for _, path := range []string{"/status", "/status/clusters/" + clusterA} {
+		require.Contains(t, plain(w.seen(path)), "controlplane approve cluster "+clusterA+` 'a'\'';$(reboot)'`, path)
 	}
 }
 

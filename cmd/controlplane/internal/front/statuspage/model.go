@@ -95,7 +95,8 @@ func newHold(kind, id string, h *starbase.HeldDeletions, approvedDigest string) 
 		return nil
 	}
 	is := &hold{
-		problem: heldDeletions(kind, id, h, approvedDigest), Path: Path + "/" + kind + "s/" + url.PathEscape(id), Count: h.Count, Digest: clean(h.Digest),
+		problem: heldDeletions(kind, id, h, approvedDigest),
+		Path:    Path + "/" + kind + "s/" + url.PathEscape(id), Count: h.Count, Digest: clean(h.Digest),
 	}
 	for _, u := range h.Units {
 		is.Units = append(is.Units, heldUnit{clean(u.Unit), clean(u.Reason), u.Objects})

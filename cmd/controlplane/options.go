@@ -214,6 +214,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 			Admins:     admins.Admins,
 			Used:       used,
 			Streams:    agents.Streams,
+			StateBytes: api.StateBytes,
 			Log:        logMetrics.State,
 			Guard:      attempts,
 			Logger:     logger,

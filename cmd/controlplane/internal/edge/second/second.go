@@ -65,12 +65,11 @@ func (p *Person) Agree(w http.ResponseWriter, r *http.Request, action string, ad
 			Message: action + " needs two people, and this token has no name: set name=... before it in --admin-token-file",
 		}
 	}
-	text, err := json.Marshal(body)
+	request, err := hash(r.Method, r.URL.Path, r.URL.Query().Encode(), body)
 	if err != nil {
 		return false, err
 	}
-	sum := sha256.Sum256(append([]byte(r.Method+" "+r.URL.Path+"?"+r.URL.Query().Encode()+"\n"), text...))
-	first, err := p.asked(r.Context(), hex.EncodeToString(sum[:]), asking{admin, change(r, action)})
+	first, err := p.asked(r.Context(), request, asking{admin, change(r, action)})
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("second person: %w", err)
@@ -86,6 +85,37 @@ func (p *Person) Agree(w http.ResponseWriter, r *http.Request, action string, ad
 		}
 	}
 	return true, nil
+}
+
+// hash returns what a request is stored by.
+func hash(method, path, query string, body any) (string, error) {
+	text, err := json.Marshal(body)
+	sum := sha256.Sum256(append([]byte(method+" "+path+"?"+query+"\n"), text...))
+	return hex.EncodeToString(sum[:]), err
+}
+
+// Waiting returns the name of the administrator whose POST of this path and body waits for the
+// same of another one, and until when. The name is empty if none does.
+func Waiting(ctx context.Context, database *db.Database, path string, body any) (name string, until time.Time, err error) {
+	request, err := hash(http.MethodPost, path, "", body)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	err = database.Read(ctx, func(tx *db.Tx) error {
+		name, until = "", time.Time{}
+		var asked int64
+		err := tx.QueryRowContext(ctx, `SELECT name, asked_at FROM second_person WHERE request = ? AND asked_at > ?`,
+			request, time.Now().Add(-window).UnixMilli()).Scan(&name, &asked)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		until = time.UnixMilli(asked).Add(window).UTC()
+		return err
+	})
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("second person: %w", err)
+	}
+	return name, until, nil
 }
 
 // asking is the entry of the audit for a first request, and its administrator.

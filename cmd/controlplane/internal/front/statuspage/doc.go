@@ -37,7 +37,12 @@
 // changed.
 //
 // Every service is a row below /status/services: what needs a look first, and of that what has
-// been so for longest. One that is on its way for ten minutes makes no progress. The page of a
-// service says since when it is so, why, and what a person can do. These pages read the database
-// for each request, and do not follow what changes.
+// been so for longest. One that is on its way for ten minutes makes no progress. Every cluster and
+// region is a row below /status/clusters and /status/regions: what needs a look first, then by
+// name, in pages by a cursor. The page of each says since when it is so, why, and what a person can
+// do, with the command to type. A time that the database does not have is not shown. These pages
+// read the database for each request, and do not follow what changes. The lists of clusters and
+// regions read a row of each, and beside it those services and objects alone that fail.
+//
+// The table of changes has the last ones of the audit; a search looks at the last 500.
 package statuspage

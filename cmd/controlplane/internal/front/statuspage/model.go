@@ -2,12 +2,14 @@ package statuspage
 
 import (
 	"cmp"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 )
@@ -69,20 +71,40 @@ type note struct {
 
 // hold is what an agent holds until a person approves it.
 type hold struct {
-	Path, Digest, First, Reason string
-	Count                       int
+	problem
+	// Path is the page of the cluster or region.
+	Path, First, Reason string
+	Count               int
+	Units               []heldUnit
+	// Digest names exactly what is held. By has approved it, at At; empty: not approved, or it
+	// is not known by whom. AskedBy has asked for it, and another administrator must ask for the
+	// same until Until.
+	Digest, By, AskedBy string
+	At, Until           time.Time
 }
 
-// newHold returns nil if nothing is held. Path is that of the cluster or region.
-func newHold(path string, held *starbase.HeldDeletions) *hold {
-	if held == nil {
+// heldUnit is a unit whose deletion is held.
+type heldUnit struct {
+	Name, Reason string
+	Objects      int
+}
+
+// newHold returns nil if nothing is held by the agent of a cluster or region.
+func newHold(kind, id string, h *starbase.HeldDeletions, approvedDigest string) *hold {
+	if h == nil {
 		return nil
 	}
-	h := &hold{Path: path, Digest: clean(held.Digest), Count: held.Count}
-	if len(held.Units) > 0 {
-		h.First, h.Reason = clean(held.Units[0].Unit), clean(held.Units[0].Reason)
+	is := &hold{
+		problem: heldDeletions(kind, id, h, approvedDigest),
+		Path:    Path + "/" + kind + "s/" + url.PathEscape(id), Count: h.Count, Digest: clean(h.Digest),
 	}
-	return h
+	for _, u := range h.Units {
+		is.Units = append(is.Units, heldUnit{clean(u.Unit), clean(u.Reason), u.Objects})
+	}
+	if len(is.Units) > 0 {
+		is.First, is.Reason = is.Units[0].Name, is.Units[0].Reason
+	}
+	return is
 }
 
 // maxNotes is how many notes of a cluster are shown.
@@ -110,36 +132,35 @@ type clusterRow struct {
 	MoreNotes                         int
 	// Hold is what waits for an approval; nil for nothing.
 	Hold *hold
+	// Path is where its own page is.
+	Path string
 }
 
-func newClusterRow(c *clusters.ClusterOverview, now time.Time, silence time.Duration) clusterRow {
+func newClusterRow(c *clusters.ClusterOverview, size int, now time.Time, silence time.Duration) clusterRow {
 	row := clusterRow{ID: c.ClusterID, Region: c.Region, Wanted: c.Generation, PulledAt: c.LastPullAt, ReportAt: c.LastReportAt}
-	row.Hold = newHold("clusters/"+c.ClusterID, c.HeldDeletions)
-	if epoch, generation, ok := strings.Cut(c.LastPullVersion, "-"); ok && epoch == c.Epoch {
-		generation, _, _ = strings.Cut(generation, ".") // from the nonce
-		n, err := strconv.ParseInt(generation, 10, 64)
-		row.Pulled = figure{err == nil, n}
-	}
+	row.Hold = newHold(audit.KindCluster, c.ClusterID, c.HeldDeletions, c.ApprovedDeletions)
+	row.Path = clustersPath + "/" + url.PathEscape(c.ClusterID)
+	row.Pulled = pulledGeneration(&c.Cluster)
 	if c.ReportedGeneration > 0 && c.ReportedEpoch == c.Epoch {
 		row.Reported = figure{true, c.ReportedGeneration}
 		row.Lag = figure{true, c.Generation - c.ReportedGeneration}
 	}
-	failing := row.countServices(c, now)
-	switch contact := c.Contact(); {
-	case contact.IsZero():
-		row.State = state{"never seen", "idle"}
-	case now.Sub(contact) >= silence:
-		row.State = state{"silent", "bad"}
-	case failing > 0:
-		row.State = state{"failing", "bad"}
-	case row.Held > 0, row.Hold != nil:
-		row.State = state{"held", "busy"}
-	case row.Lag.N > 0, !row.Pulled.Known, row.Pulled.N < row.Wanted:
-		row.State = state{"behind", "busy"}
-	default:
-		row.State = state{"in step", "good"}
-	}
+	facts := clusterFacts{Health: clusters.Health{Cluster: c.Cluster, Latest: c.Latest}, Bytes: size}
+	facts.Failing = row.countServices(c, now)
+	facts.Held = row.Held
+	row.State = worstOf(facts.problems(now, silence), inStep).state
 	return row
+}
+
+// pulledGeneration is the generation of the current epoch that the agent has fetched last.
+func pulledGeneration(c *clusters.Cluster) figure {
+	epoch, generation, ok := strings.Cut(c.LastPullVersion, "-")
+	if !ok || epoch != c.Epoch {
+		return figure{}
+	}
+	generation, _, _ = strings.Cut(generation, ".") // from the nonce
+	n, err := strconv.ParseInt(generation, 10, 64)
+	return figure{err == nil, n}
 }
 
 // countServices sets the counts of services and returns how many fail or make no progress.
@@ -192,7 +213,7 @@ func (row *clusterRow) note(is state, s *clusters.ServiceState) {
 	row.Notes = append(row.Notes, note{
 		state: is, Identity: clean(cmp.Or(s.ProjectSlug, s.ProjectID) + " / " + s.Environment + " / " + cmp.Or(s.ServiceName, s.ServiceID)),
 		IDs:   clean(s.ProjectID + " / " + s.Environment + " / " + s.ServiceID),
-		Class: clean(s.ErrorClass), Message: clean(s.Message), Path: pathOf(s),
+		Class: clean(s.ErrorClass), Message: clean(s.Message), Path: pathOf(s.Identity()),
 	})
 }
 
@@ -216,6 +237,8 @@ type regionRow struct {
 	Reason string
 	// Hold is what waits for an approval; nil for nothing.
 	Hold *hold
+	// Path is where its own page is.
+	Path string
 }
 
 // unhealthySentinel is a sentinel that should run and is unhealthy.
@@ -232,10 +255,10 @@ type failedInstance struct {
 
 func newRegionRow(r *regions.RegionOverview) regionRow {
 	row := regionRow{
-		ID: r.ID, Name: r.Name, Platform: r.Platform, Cell: clean(r.CellID), HeartbeatAt: r.HeartbeatAt,
+		ID: r.ID, Name: r.Scope, Platform: r.Platform, Cell: clean(r.CellID), HeartbeatAt: r.HeartbeatAt,
 		Head:        figure{r.Known, int64(r.Head)}, //nolint:gosec // a version counts from 1
 		Deployments: r.Deployments, Sentinels: r.Sentinels, Instances: counts(r.Instances), Health: counts(r.Health),
-		Hold: newHold("regions/"+r.ID, r.HeldDeletions),
+		Hold: newHold(audit.KindRegion, r.ID, r.HeldDeletions, r.ApprovedDeletions), Path: regionsPath + "/" + url.PathEscape(r.ID),
 	}
 	for _, i := range r.Failed {
 		row.Failed = append(row.Failed, failedInstance{clean(i.Name), clean(i.Reason), i.Restarts})
@@ -252,22 +275,13 @@ func newRegionRow(r *regions.RegionOverview) regionRow {
 		row.Applied = figure{true, int64(r.Applied)}                //nolint:gosec // as above
 		row.Lag = figure{true, max(0, row.Head.N-int64(r.Applied))} //nolint:gosec // as above
 	}
-	switch {
-	case r.HeartbeatAt.IsZero():
-		row.State = state{"never seen", "idle"}
-	case r.Silent:
-		row.State = state{"silent", "bad"}
-	case !r.Known:
-		row.State = state{"refused", "bad"}
+	health := regions.Health{
+		Region: r.Region, Known: r.Known, Head: r.Head, Reported: r.Reported, Applied: r.Applied,
+		Failed: r.Instances["failed"], Unhealthy: r.Health["unhealthy"],
+	}
+	row.State = worstOf(regionProblems(&health), alive).state
+	if !r.Known && !r.Silent && !r.HeartbeatAt.IsZero() {
 		row.Reason = "its log was made for another region, or cannot be read yet; put the region with replace to give it the log"
-	case r.Instances["failed"]+r.Health["unhealthy"] > 0:
-		row.State = state{"failing", "bad"}
-	case row.Hold != nil:
-		row.State = state{"held", "busy"}
-	case row.Lag.N > 0:
-		row.State = state{"behind", "busy"}
-	default:
-		row.State = state{"alive", "good"}
 	}
 	return row
 }

@@ -37,8 +37,11 @@ const (
 	eventsPath = Path + "/events"
 	rowsPath   = Path + "/rows"
 	assetsPath = Path + "/assets/"
-	// servicesPath has every service, and each below it.
+	// servicesPath, clustersPath and regionsPath have every service, cluster and region, and
+	// each below it.
 	servicesPath = Path + "/services"
+	clustersPath = Path + "/clusters"
+	regionsPath  = Path + "/regions"
 )
 
 const (
@@ -63,6 +66,9 @@ type Config struct {
 	// Streams returns how many streams of the region of that scope are open.
 	// Nil: this is not shown.
 	Streams func(region string) int
+	// StateBytes returns the size of the desired state that this process has served last to a
+	// cluster, 0 for none. Nil: it is not known.
+	StateBytes func(clusterID string) int
 	// Log returns how the change log of the regions is. Nil: this is not shown.
 	Log func(ctx context.Context) (regions.LogState, error)
 	// Interval is the min time between two reads of the database. Zero:
@@ -88,20 +94,25 @@ type Config struct {
 // Page serves the status page. Without its Start, what it shows does not change
 // while it is being looked at. It is safe for concurrent use.
 type Page struct {
-	admins    tokens.Admins
-	used      *tokens.Uses
-	guard     *guard.Guard
-	sessions  *sessions
-	feed      *feed
-	heartbeat time.Duration
-	logger    *slog.Logger
-	template  *template.Template
-	routes    map[string]http.HandlerFunc
-	handler   http.Handler
-	api       *adminapi.API
-	clusters  *clusters.Store
-	changes   *audit.Log
-	silence   time.Duration
+	admins     tokens.Admins
+	used       *tokens.Uses
+	guard      *guard.Guard
+	sessions   *sessions
+	feed       *feed
+	heartbeat  time.Duration
+	logger     *slog.Logger
+	template   *template.Template
+	routes     map[string]http.HandlerFunc
+	handler    http.Handler
+	api        *adminapi.API
+	database   *db.Database
+	clusters   *clusters.Store
+	regions    *regions.Store
+	changes    *audit.Log
+	directory  *directory
+	silence    time.Duration
+	streams    func(region string) int
+	stateBytes func(clusterID string) int
 }
 
 // New returns a page, or an error that names the field of config that is
@@ -118,23 +129,31 @@ func New(config Config) (*Page, error) {
 		return nil, err
 	}
 	p := &Page{
-		admins:    config.Admins,
-		used:      config.Used,
-		guard:     config.Guard,
-		sessions:  &sessions{db: config.Database, admins: config.Admins},
-		heartbeat: cmp.Or(config.Heartbeat, defaultHeartbeat),
-		logger:    cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
-		template:  parsed,
-		clusters:  &clusters.Store{Database: config.Database},
-		changes:   &audit.Log{Database: config.Database},
-		silence:   cmp.Or(config.Silence, adminapi.Silence),
+		admins:     config.Admins,
+		used:       config.Used,
+		guard:      config.Guard,
+		sessions:   &sessions{db: config.Database, admins: config.Admins},
+		heartbeat:  cmp.Or(config.Heartbeat, defaultHeartbeat),
+		logger:     cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
+		template:   parsed,
+		database:   config.Database,
+		clusters:   &clusters.Store{Database: config.Database},
+		regions:    &regions.Store{Database: config.Database},
+		changes:    &audit.Log{Database: config.Database},
+		silence:    cmp.Or(config.Silence, adminapi.Silence),
+		streams:    config.Streams,
+		stateBytes: config.StateBytes,
 	}
+	p.directory = &directory{p.clusters, p.regions}
 	p.api = &adminapi.API{Logger: p.logger, Conditions: []adminapi.Condition{
 		adminapi.On(db.ErrBusy, http.StatusServiceUnavailable, "busy", "the database is busy"),
 		adminapi.On(context.DeadlineExceeded, http.StatusServiceUnavailable, "busy", "the database is busy"),
 	}}
 	p.feed = newFeed(
-		&source{database: config.Database, streams: config.Streams, log: config.Log, silence: p.silence},
+		&source{
+			clusters: p.clusters, regions: p.regions, changes: p.changes, directory: p.directory,
+			streams: config.Streams, stateBytes: config.StateBytes, log: config.Log, silence: p.silence,
+		},
 		parsed,
 		p.logger,
 	)
@@ -156,8 +175,12 @@ func New(config Config) (*Page, error) {
 		"GET " + eventsPath:    p.enter(p.watch),
 		"GET " + rowsPath:      p.enter(p.list),
 		"GET " + servicesPath:  p.enter(p.services),
+		"GET " + clustersPath:  p.enter(p.clusterList().serve(p)),
+		"GET " + regionsPath:   p.enter(p.regionList().serve(p)),
 
 		"GET " + servicesPath + "/{project}/{service}/{environment}": p.enter(p.service),
+		"GET " + clustersPath + "/{cluster}":                         p.enter(p.cluster),
+		"GET " + regionsPath + "/{region}":                           p.enter(p.region),
 
 		"GET " + loginPath:   p.showLogin,
 		"POST " + loginPath:  p.login,

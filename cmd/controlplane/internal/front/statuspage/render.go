@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 )
 
 // content is what the template of a section gets.
@@ -63,8 +61,10 @@ func functions() template.FuncMap {
 		"when":   func(now, at time.Time) when { return when{now, at.UTC()} },
 		"number": number,
 		// changes is what the template of the section changes gets.
-		"changes": func(now time.Time, list []audit.Entry) content { return content{now, list} },
-		"count":   func(n int) string { return number(int64(n)) },
+		"changes": func(now time.Time, list []change) content {
+			return content{now, listing{Rows: list, Total: len(list), Found: len(list)}}
+		},
+		"count": func(n int) string { return number(int64(n)) },
 	}
 }
 

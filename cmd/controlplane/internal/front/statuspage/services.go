@@ -44,8 +44,12 @@ type serviceRow struct {
 	// Since is when the state began; zero: unknown.
 	Since          time.Time
 	Ready, Desired int
-	// Class and Message are the agent's words for why, and Next what a person can do.
-	Class, Message, Next string
+	// Class and Message are the agent's words for why.
+	Class, Message string
+	// ClusterPath is where the page of the cluster is.
+	ClusterPath string
+
+	unlisted bool // by a newer report than the service's own
 }
 
 // standingOf returns how a service is in a cluster of that epoch, and since when.
@@ -83,32 +87,31 @@ func standingOf(s *clusters.ServiceState, epoch string, now time.Time) (is state
 
 // pathOf returns where the page of a service is. Empty: its ids, which an agent has reported,
 // are none.
-func pathOf(s *clusters.ServiceState) string {
-	if !identified(s.Identity()) {
+func pathOf(id starbase.Identity) string {
+	if !identified(id) {
 		return ""
 	}
-	return servicesPath + "/" + url.PathEscape(s.ProjectID) + "/" + url.PathEscape(s.ServiceID) + "/" + url.PathEscape(s.Environment)
+	return servicesPath + "/" + url.PathEscape(id.ProjectID) + "/" + url.PathEscape(id.ServiceID) + "/" + url.PathEscape(id.Environment)
 }
 
 // newServiceRow returns the row of a service, whose cluster is silent if it was not heard for
 // that long.
 func newServiceRow(c *clusters.Cluster, s *clusters.ServiceState, now time.Time, silence time.Duration) serviceRow {
 	row := serviceRow{
-		Path:     pathOf(s),
+		Path:     pathOf(s.Identity()),
 		Identity: clean(cmp.Or(s.ProjectSlug, s.ProjectID) + " / " + s.Environment + " / " + cmp.Or(s.ServiceName, s.ServiceID)),
 		IDs:      clean(s.ProjectID + " / " + s.Environment + " / " + s.ServiceID), ClusterID: c.ClusterID, Region: clean(c.Region),
 		Ready: s.Ready, Desired: s.Desired, Class: clean(s.ErrorClass), Message: clean(s.Message),
+		ClusterPath: clustersPath + "/" + url.PathEscape(c.ClusterID),
 	}
 	row.State, row.Since = standingOf(s, c.Epoch, now)
-	row.Next = next(row.State.Word, s.ErrorClass)
 	contact := c.Contact()
 	switch {
 	case !contact.IsZero() && now.Sub(contact) >= silence && row.State.Kind != "bad":
 		row.Message = strings.TrimSpace("It was " + row.State.Word + " when the agent was heard last. " + row.Message)
-		row.State, row.Since = state{"silent", "bad"}, contact
-		row.Next = "The cluster's agent is silent: see to it first. What it runs goes on meanwhile."
+		row.State, row.Since = silent, contact
 	case s.Standing == clusters.StandingUnknown && !s.Deleted && c.LastReportAt.After(s.ChangedAt):
-		row.Since, row.Next = time.Time{}, "The newest report of the cluster's agent does not name the service: look at the agent's log."
+		row.Since, row.unlisted = time.Time{}, true
 	}
 	return row
 }
@@ -117,7 +120,24 @@ func (row serviceRow) contains(text string) bool {
 	return anyContains(text, row.Identity, row.IDs, row.ClusterID, row.Region, row.State.Word, row.Class)
 }
 
-// next returns what a person can do about a service. Empty: there is nothing to do.
+// List is the place of the document in the navigation.
+func (servicesDocument) List() string { return "services" }
+
+// List is the place of the document in the navigation.
+func (serviceDocument) List() string { return "services" }
+
+// next returns what a person can do about a service in that row. Empty: there is nothing to do.
+func (row serviceRow) next() string {
+	switch {
+	case row.State == silent:
+		return "The cluster's agent is silent: see to it first. What it runs goes on meanwhile."
+	case row.unlisted:
+		return "The newest report of the cluster's agent does not name the service: look at the agent's log."
+	}
+	return next(row.State.Word, row.Class)
+}
+
+// next returns what a person can do about a service in that state, with that error class.
 func next(word, class string) string {
 	advice := map[string]string{
 		starbase.ClassNameTaken: "Another program has an object of this name: rename the service, or remove that object.",
@@ -197,13 +217,8 @@ func (p *Page) services(w http.ResponseWriter, r *http.Request, who visitor) {
 			document.States = add(document.States, count{rows[len(rows)-1].State, 1})
 		}
 	}
-	slices.SortStableFunc(document.States, func(a, b count) int { return cmp.Or(worst(a.state, b.state), cmp.Compare(a.Word, b.Word)) })
-	// What has been so for longest comes first of those that are alike.
-	slices.SortStableFunc(rows, func(a, b serviceRow) int {
-		return cmp.Or(
-			worst(a.State, b.State), cmp.Compare(a.State.Word, b.State.Word), a.Since.Compare(b.Since), cmp.Compare(a.Identity, b.Identity),
-		)
-	})
+	sortCounts(document.States)
+	sortServices(rows)
 	_, document.Model = list(rows, "services", v)
 	p.render(w, r, http.StatusOK, "services", document)
 }
@@ -213,6 +228,8 @@ type serviceDocument struct {
 	Now       time.Time
 	CanLogout bool
 	Service   serviceRow
+	// Next is what a person can do. Empty: nothing.
+	Next string
 	// Image and Replicas are what is wanted; empty: it is deleted.
 	Image    string
 	Replicas int
@@ -224,7 +241,7 @@ type serviceDocument struct {
 	Hold *hold
 	// Contact is when the agent was heard last; zero: never.
 	Contact time.Time
-	Changes []audit.Entry
+	Changes []change
 }
 
 // service shows one service: how it is, since when, why, and what comes next.
@@ -238,7 +255,7 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request, who visitor) {
 	}
 	switch {
 	case errors.Is(err, clusters.ErrUnknownService):
-		p.render(w, r, http.StatusNotFound, "missing", nil)
+		p.render(w, r, http.StatusNotFound, "missing", missing{"service", servicesPath})
 		return
 	case err != nil:
 		p.fail(w, r, "service", err)
@@ -255,7 +272,7 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request, who visitor) {
 		ReportedAt: s.ReportedAt,
 		Instance:   clean(s.InstanceID),
 		Digest:     clean(s.ImageDigest),
-		Hold:       newHold("clusters/"+cluster.ClusterID, cluster.HeldDeletions),
+		Hold:       newHold(audit.KindCluster, cluster.ClusterID, cluster.HeldDeletions, cluster.ApprovedDeletions),
 		Contact:    cluster.Contact(),
 	}
 	if s.WantedGeneration > 0 && !s.Deleted {
@@ -266,14 +283,12 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request, who visitor) {
 		}
 		document.Image, document.Replicas = clean(wanted.Image), wanted.Replicas
 	}
+	document.Next = document.Service.next()
 	ofService := audit.Filter{Log: audit.Changes, Kind: audit.KindService, Name: clusters.AuditName(id)}
-	document.Changes, _, err = p.changes.List(ctx, ofService, maxChanges)
+	document.Changes, err = p.changesOf(ctx, ofService)
 	if err != nil {
 		p.fail(w, r, "service", err)
 		return
-	}
-	for i := range document.Changes {
-		document.Changes[i].Name = clean(document.Changes[i].Name)
 	}
 	p.render(w, r, http.StatusOK, "service", document)
 }

@@ -46,7 +46,8 @@ func (w *world) serviceRows(query string) (rows, links []string, page string) {
 	for _, row := range strings.Split(body, "<tr role=\"row\">")[1:] {
 		rows = append(rows, plain(row))
 		link := ""
-		if found := regexp.MustCompile(`href="([^"]+)"`).FindStringSubmatch(row); found != nil {
+		name, _, _ := strings.Cut(row, "</th>")
+		if found := regexp.MustCompile(`href="([^"]+)"`).FindStringSubmatch(name); found != nil {
 			link = found[1]
 		}
 		links = append(links, link)
@@ -85,7 +86,7 @@ func TestEveryServiceIsARowWhatNeedsALookFirst(t *testing.T) {
 		text := plain(got.body)
 		for _, part := range []string{
 			"rejected since", "NameTaken", "What next: Another program has an object of this name", "Image registry.example.com/shop:1", "Replicas 2",
-			"Cluster fra1 " + clusterB, "Changed generation", "by i", "put", "service " + id(clusterB, 100) + "/production/" + id(clusterB, 1),
+			"Cluster fra1 " + clusterB, "Changed generation", "by i", "put", "service shop / production / " + id(clusterB, 1) + " " + id(clusterB, 100) + "/production/" + id(clusterB, 1),
 		} {
 			require.Contains(t, text, part)
 		}

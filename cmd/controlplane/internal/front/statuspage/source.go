@@ -7,39 +7,40 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 )
 
-// maxChanges is how many of the last changes are shown.
-const maxChanges = 20
-
 // source is where the sections come from.
 type source struct {
-	database *db.Database
-	streams  func(region string) int
-	log      func(ctx context.Context) (regions.LogState, error)
-	silence  time.Duration
+	clusters   *clusters.Store
+	regions    *regions.Store
+	changes    *audit.Log
+	directory  *directory
+	streams    func(region string) int
+	stateBytes func(clusterID string) int
+	log        func(ctx context.Context) (regions.LogState, error)
+	silence    time.Duration
 }
 
 // read reads the database once.
 func (s *source) read(ctx context.Context) ([]section, error) {
 	now := time.Now().UTC()
-	// The window moves by whole steps, so that the plot stays the same between.
-	end := now.Truncate(plotStep).Add(plotStep)
-	clusterList, err := (&clusters.Store{Database: s.database}).Overview(ctx, end.Add(-plotWindow), plotStep)
+	clusterList, err := s.clusters.Overview(ctx, now.Add(-capacityWindow))
 	if err != nil {
 		return nil, err
 	}
-	regionList, err := (&regions.Store{Database: s.database}).Overview(ctx)
+	regionList, err := s.regions.Overview(ctx)
 	if err != nil {
 		return nil, err
 	}
-	clusterRows := make([]clusterRow, len(clusterList))
-	plots, records := make([]plot, len(clusterList)), make([]minutes, len(clusterList))
+	clusterRows, loads := make([]clusterRow, len(clusterList)), make([]load, len(clusterList))
 	for i := range clusterList {
-		clusterRows[i] = newClusterRow(&clusterList[i], now, s.silence)
-		plots[i], records[i] = newPlot(&clusterList[i], end), newMinutes(&clusterList[i], now)
+		size := 0
+		if s.stateBytes != nil {
+			size = s.stateBytes(clusterList[i].ClusterID)
+		}
+		clusterRows[i] = newClusterRow(&clusterList[i], size, now, s.silence)
+		loads[i] = newLoad(&clusterList[i], now)
 	}
 	regionRows := make([]regionRow, len(regionList))
 	for i := range regionList {
@@ -50,15 +51,18 @@ func (s *source) read(ctx context.Context) ([]section, error) {
 	}
 	slices.SortStableFunc(clusterRows, func(a, b clusterRow) int { return worst(a.State, b.State) })
 	slices.SortStableFunc(regionRows, func(a, b regionRow) int { return worst(a.State, b.State) })
-	changes, _, err := (&audit.Log{Database: s.database}).List(ctx, audit.Filter{Log: audit.Changes}, maxChanges)
+	entries, _, err := s.changes.List(ctx, audit.Filter{Log: audit.Changes}, maxSought)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := s.directory.named(ctx, entries)
 	if err != nil {
 		return nil, err
 	}
 	sections := []section{
 		{name: "summary", model: summarize(clusterRows, regionRows)},
 		{name: "clusters", model: clusterRows},
-		{name: "capacity", model: plots},
-		{name: "snapshots", model: records},
+		{name: "capacity", model: loads},
 		{name: "regions", model: regionRows},
 	}
 	if s.log != nil {
@@ -67,9 +71,6 @@ func (s *source) read(ctx context.Context) ([]section, error) {
 			return nil, err
 		}
 		sections = append(sections, section{name: "log", model: newLogLine(state)})
-	}
-	for i := range changes {
-		changes[i].Name = clean(changes[i].Name)
 	}
 	return append(sections, section{name: "changes", model: changes}), nil
 }

@@ -132,15 +132,13 @@ func narrow(sections []section, v view) map[string]any {
 	for n := range shown {
 		place[shown[n].ID] = n
 	}
-	if all, ok := models["capacity"].([]plot); ok {
+	if all, ok := models["capacity"].([]load); ok {
 		some := clusterList
-		some.Rows = pick(all, place, func(p *plot) string { return p.ID })
+		some.Rows = pick(all, place, func(l *load) string { return l.ID })
 		models["capacity"] = some
 	}
-	if all, ok := models["snapshots"].([]minutes); ok {
-		some := clusterList
-		some.Rows = pick(all, place, func(m *minutes) string { return m.ID })
-		models["snapshots"] = some
+	if all, ok := models["changes"].([]change); ok {
+		models["changes"] = soughtChanges(all, v)
 	}
 	return models
 }

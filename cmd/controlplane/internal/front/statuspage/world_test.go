@@ -290,6 +290,9 @@ func newWorld(t *testing.T, database *db.Database, config statuspage.Config) *wo
 	require.NoError(t, err)
 	config.Database, config.Admins, config.Logger = database, tokens.Only(adminToken), logger
 	config.Registerer, config.Streams = w.registry, agents.Streams
+	if config.StateBytes == nil {
+		config.StateBytes = api.StateBytes
+	}
 	page, err := statuspage.New(config)
 	require.NoError(t, err)
 	w.page = page

@@ -45,6 +45,8 @@ type Filter struct {
 	// Kind and Name are the object. A Name chooses what belongs to the object, too. Empty:
 	// any.
 	Kind, Name string
+	// Verb is the operation. Empty: any.
+	Verb string
 	// Actor is the client that made the change: the whole actor, or the part before its slash.
 	// Empty: any.
 	Actor string
@@ -88,6 +90,9 @@ func (f Filter) where() (text string, args []any) {
 	if f.Name != "" {
 		below := f.Name + "/"
 		add(`(name = ? OR substr(name, 1, ?) = ?)`, f.Name, len(below), below)
+	}
+	if f.Verb != "" {
+		add(`verb = ?`, f.Verb)
 	}
 	if f.Actor != "" {
 		below := f.Actor + "/"

@@ -182,6 +182,14 @@ func (b *bodies) set(clusterID string, size int) {
 	b.served[clusterID] = size
 }
 
+// StateBytes returns the size of the desired state that this process has served last to the
+// agent of the cluster; 0 if it has not served any.
+func (s *Server) StateBytes(clusterID string) int {
+	s.bodies.mu.Lock()
+	defer s.bodies.mu.Unlock()
+	return s.bodies.served[clusterID]
+}
+
 // of returns the sizes of these clusters, and forgets all others.
 func (b *bodies) of(clusters []Cluster) map[string]int {
 	b.mu.Lock()

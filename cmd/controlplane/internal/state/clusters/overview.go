@@ -20,9 +20,9 @@ type ClusterOverview struct {
 	Services []ServiceState
 	// Latest is the newest capacity report; nil for none.
 	Latest *CapacityPoint
-	// Capacity is one point for each step that has a report, ascending: the
-	// begin of the step, and the most of its reports.
-	Capacity []CapacityPoint
+	// Low and Peak are the fewest and the most pods of the capacity reports of a time; nil
+	// without reports.
+	Low, Peak *int64
 	// Snapshots are the minutes of the last hour that have billing records, ascending.
 	Snapshots []SnapshotMinute
 }
@@ -35,9 +35,8 @@ type SnapshotMinute struct {
 }
 
 // Overview returns every cluster, sorted by region and id, all as of one
-// moment. Capacity begins at since and is gathered in steps, which must be
-// whole milliseconds.
-func (s *Store) Overview(ctx context.Context, since time.Time, step time.Duration) (list []ClusterOverview, err error) {
+// moment. Low and Peak are of the reports since then.
+func (s *Store) Overview(ctx context.Context, since time.Time) (list []ClusterOverview, err error) {
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		if list, err = standings(ctx, tx, false); err != nil {
 			return err
@@ -46,7 +45,7 @@ func (s *Store) Overview(ctx context.Context, since time.Time, step time.Duratio
 		for i := range list {
 			byID[list[i].ClusterID] = &list[i]
 		}
-		if err := capacities(ctx, tx, byID, since, step); err != nil {
+		if err := capacities(ctx, tx, byID, since); err != nil {
 			return err
 		}
 		return snapshotMinutes(ctx, tx, byID, time.Hour)
@@ -79,6 +78,30 @@ func standings(ctx context.Context, tx *db.Tx, allNames bool) ([]ClusterOverview
 		}
 	}
 	return list, err
+}
+
+// Detail returns one cluster with its services, the names of all these, and its newest capacity
+// report, as of one moment. The rest of the overview is not set.
+func (s *Store) Detail(ctx context.Context, clusterID string) (c ClusterOverview, err error) {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		c = ClusterOverview{}
+		if c.Cluster, err = clusterByID(ctx, tx, clusterID); err != nil {
+			return err
+		}
+		if c.Services, err = standingServices(ctx, tx, c.Cluster, true); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, latestCapacityQuery+` AND c.id = ?`, clusterID)
+		latest, err := db.Collect(rows, err, scanPoint)
+		if len(latest) > 0 {
+			c.Latest = &latest[0].point
+		}
+		return err
+	})
+	if err != nil {
+		return ClusterOverview{}, fmt.Errorf("cluster %s: %w", clusterID, err)
+	}
+	return c, nil
 }
 
 // Standing returns one service with its standing, and the cluster where it should run, or
@@ -122,27 +145,33 @@ func scanPoint(rows *sql.Rows, r *clusterPoint) error {
 	return err
 }
 
-func capacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOverview, since time.Time, step time.Duration) error {
-	millis := step.Milliseconds()
-	rows, err := tx.QueryContext(ctx, `SELECT cluster_id, taken_at - taken_at % ? AS step, max(current_pod_count), max(soft_limit)
-		FROM capacity_reports WHERE taken_at >= ? GROUP BY 1, 2 ORDER BY 1, 2`, millis, since.UnixMilli())
-	gathered, err := db.Collect(rows, err, scanPoint)
+func capacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOverview, since time.Time) error {
+	type row struct {
+		clusterID string
+		low, peak int64
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT cluster_id, min(current_pod_count), max(current_pod_count)
+		FROM capacity_reports WHERE taken_at >= ? GROUP BY 1`, since.UnixMilli())
+	gathered, err := db.Collect(rows, err, func(rows *sql.Rows, r *row) error { return rows.Scan(&r.clusterID, &r.low, &r.peak) })
 	if err != nil {
 		return err
 	}
 	for i := range gathered {
 		if c := clusters[gathered[i].clusterID]; c != nil {
-			c.Capacity = append(c.Capacity, gathered[i].point)
+			c.Low, c.Peak = &gathered[i].low, &gathered[i].peak
 		}
 	}
 	return latestCapacities(ctx, tx, clusters)
 }
 
+// latestCapacityQuery looks up one report of each cluster. SQLite takes the order of a CROSS JOIN
+// as it is.
+const latestCapacityQuery = `SELECT r.cluster_id, r.taken_at, r.current_pod_count, r.soft_limit FROM clusters c
+	CROSS JOIN capacity_reports r WHERE r.cluster_id = c.id AND r.taken_at = (SELECT max(taken_at) FROM capacity_reports WHERE cluster_id = c.id)`
+
 // latestCapacities sets the newest report of each cluster.
 func latestCapacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOverview) error {
-	rows, err := tx.QueryContext(ctx, `SELECT r.cluster_id, r.taken_at, r.current_pod_count, r.soft_limit FROM capacity_reports r
-		JOIN (SELECT cluster_id, max(taken_at) AS newest FROM capacity_reports GROUP BY cluster_id) n
-		ON n.cluster_id = r.cluster_id AND n.newest = r.taken_at`)
+	rows, err := tx.QueryContext(ctx, latestCapacityQuery)
 	latest, err := db.Collect(rows, err, scanPoint)
 	for i := range latest {
 		if c := clusters[latest[i].clusterID]; c != nil {

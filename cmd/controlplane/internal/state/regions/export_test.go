@@ -25,3 +25,6 @@ type Refusals struct{ refusals }
 
 // New is isNew.
 func (r *Refusals) New(region, what string, now time.Time) bool { return r.isNew(region, what, now) }
+
+// HealthQueries are what [Store.Healths] reads beside the rows of regions, and [Store.Objects].
+func HealthQueries() []string { return append([]string{failingQuery}, objectQueries...) }

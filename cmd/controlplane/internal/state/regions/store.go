@@ -59,6 +59,8 @@ type Region struct {
 	CellID string `json:"cell_id,omitempty"`
 	// AgentEpoch is the epoch that was last given to a start of the agent; 0 for none.
 	AgentEpoch uint64 `json:"-"`
+	// CreatedAt is the time of registration.
+	CreatedAt time.Time `json:"-"`
 	// HeartbeatAt is the time of the last heartbeat; zero for never.
 	HeartbeatAt time.Time `json:"heartbeat_at,omitzero"`
 	// Silent is true once that is [adminapi.Silence] ago: the reports of the region are
@@ -77,16 +79,19 @@ type Region struct {
 // regionScope is the scope of a region r.
 const regionScope = `coalesce(nullif(r.scope, ''), r.name)`
 
-const regionColumns = `r.id, r.name, r.platform, ` + regionScope + `, r.cell_id, r.agent_epoch, r.heartbeat_at, r.previous_token_until, r.held_deletions,
-	r.approved_deletions`
+const regionColumns = `r.id, r.name, r.platform, ` + regionScope + `, r.cell_id, r.agent_epoch, r.heartbeat_at, r.previous_token_until,
+	r.held_deletions, r.approved_deletions, r.created_at`
 
 func scanRegion(scan func(...any) error, r *Region) error {
-	var heartbeat, previous int64
+	var heartbeat, previous, created int64
 	var held string
-	err := scan(&r.ID, &r.Name, &r.Platform, &r.Scope, &r.CellID, &r.AgentEpoch, &heartbeat, &previous, &held, &r.ApprovedDeletions)
+	err := scan(
+		&r.ID, &r.Name, &r.Platform, &r.Scope, &r.CellID, &r.AgentEpoch, &heartbeat, &previous, &held, &r.ApprovedDeletions, &created,
+	)
 	if err != nil {
 		return err
 	}
+	r.CreatedAt = time.UnixMilli(created).UTC()
 	if heartbeat != 0 {
 		r.HeartbeatAt = time.UnixMilli(heartbeat).UTC()
 	}

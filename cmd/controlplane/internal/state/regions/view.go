@@ -71,7 +71,7 @@ func (s *Store) Resources(ctx context.Context, regionID string) (region Region, 
 		if resources, err = db.Collect(rows, err, scanResource); err != nil {
 			return err
 		}
-		instances, err := instancesOf(ctx, tx, region)
+		instances, err := instancesOf(ctx, tx, region, "")
 		for i := range resources {
 			if resources[i].Collection == deployments {
 				resources[i].Instances = instances[resources[i].ID]
@@ -85,12 +85,17 @@ func (s *Store) Resources(ctx context.Context, regionID string) (region Region, 
 	return region, resources, nil
 }
 
-func instancesOf(ctx context.Context, tx *db.Tx, region Region) (map[string][]Instance, error) {
+// instancesOf returns the instances of one deployment of the region, or of all if that is empty.
+func instancesOf(ctx context.Context, tx *db.Tx, region Region, deploymentID string) (map[string][]Instance, error) {
+	which, args := `region_id = ?`, []any{region.ID}
+	if deploymentID != "" {
+		which, args = which+` AND deployment_id = ?`, append(args, deploymentID)
+	}
 	rows, err := tx.QueryContext(
 		ctx,
 		`SELECT deployment_id, k8s_name, address, cpu_millicores, memory_mib, status, reason, restarts, reported_at
-		FROM instances WHERE region_id = ? ORDER BY k8s_name`,
-		region.ID,
+		FROM instances WHERE `+which+` ORDER BY k8s_name`,
+		args...,
 	)
 	list, err := db.Collect(rows, err, func(rows *sql.Rows, i *Instance) error {
 		var at int64

@@ -77,7 +77,7 @@ test("the page says who may look, shows the tables, and follows what changes", a
 	await row.getByRole("cell").nth(7).filter({ hasText: /^4$/ }).waitFor();
 	assert.equal(await clusters.getByRole("columnheader").count(), 12);
 	assert.equal(await page.getByRole("table", { name: "Regions" }).getByRole("rowheader").count(), 2);
-	assert.equal(await page.getByRole("img", { name: /^Pods of/ }).count(), 2);
+	assert.match(await page.getByRole("table", { name: "Capacity" }).textContent(), /860 of 1,000 pods/);
 	assert.match(await clusters.textContent(), /<script>alert\(1\)<\/script>/);
 	await page.getByRole("status").filter({ hasText: "live" }).waitFor();
 
@@ -133,6 +133,25 @@ test("a person finds what needs a look, and what to do, in two clicks", async ()
 	await context.close();
 });
 
+for (const javaScriptEnabled of [true, false]) {
+	test(`a person finds the held deletion in two clicks, ${javaScriptEnabled ? "with" : "without"} JavaScript`, async () => {
+		const { context, page, wrong } = await visit({ javaScriptEnabled, viewport: { width: 1280, height: 900 }, colorScheme: "light" });
+		await login(page);
+		await page.getByRole("link", { name: "1 held" }).click();
+		await page.waitForURL(`${url}/status/clusters?q=held`);
+		const clusters = page.getByRole("table", { name: "Clusters" });
+		assert.equal(await clusters.getByRole("rowheader").count(), 1);
+		await picture(page, "clusters");
+		await clusters.getByRole("rowheader").getByRole("link").click();
+		await page.getByRole("heading", { name: "Held deletions" }).waitFor();
+		assert.match(await page.locator("main").textContent(), /controlplane approve cluster [0-9a-f-]{36} held-1/);
+		assert.equal(await page.getByRole("table", { name: "Held deletions" }).getByRole("rowheader").count(), 2);
+		await picture(page, "cluster");
+		assert.deepEqual(wrong, []);
+		await context.close();
+	});
+}
+
 for (const width of [375, 768, 1280]) {
 	for (const colorScheme of width === 768 ? ["light"] : ["light", "dark"]) {
 		test(`it fits ${width} px, ${colorScheme}`, async () => {
@@ -155,6 +174,17 @@ for (const width of [375, 768, 1280]) {
 			await page.getByText("Last report").waitFor();
 			assert.ok(await overflow(page) <= 0, "a service overflows");
 			await picture(page, `service-${width}-${colorScheme}`);
+			for (const list of ["clusters", "regions"]) {
+				await page.goto(`${url}/status/${list}`);
+				assert.ok(await overflow(page) <= 0, `the ${list} overflow`);
+				await picture(page, `${list}-${width}-${colorScheme}`);
+				for (const link of await page.getByRole("rowheader").getByRole("link").evaluateAll((links) => links.slice(0, 2).map((a) => a.href))) {
+					await page.goto(link);
+					await page.getByRole("heading", { name: "Last changes" }).waitFor();
+					assert.ok(await overflow(page) <= 0, `${link} overflows`);
+				}
+				await picture(page, `one-of-${list}-${width}-${colorScheme}`);
+			}
 			assert.deepEqual(wrong, []);
 			await context.close();
 		});
@@ -168,8 +198,7 @@ test("without JavaScript the first paint is complete", async () => {
 	assert.equal(await clusters.getByRole("rowheader").count(), 4);
 	assert.match(await clusters.textContent(), /7 objects are not deleted/);
 	assert.match(await page.getByRole("table", { name: "Regions" }).textContent(), /2 running|4 inactive/);
-	assert.equal(await page.getByRole("img", { name: /^Pods of/ }).locator("path.pods").count(), 2);
-	assert.ok(await page.getByRole("img", { name: /^Pods of/ }).first().isVisible());
+	assert.equal(await page.getByRole("table", { name: "Capacity" }).getByRole("rowheader").count(), 4);
 	assert.match(await page.locator("time .age").first().textContent(), /ago$/);
 	assert.deepEqual(wrong, []);
 	await context.close();

@@ -1,0 +1,245 @@
+package statuspage
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
+)
+
+// problem is what is wrong with a cluster or a region.
+type problem struct {
+	state
+	// Since is since when it is so; zero: the database does not know it.
+	Since time.Time
+	// Why says what was seen, and Next what a person can do. Command is the command to type.
+	// Empty: there is none.
+	Why, Next, Command string
+}
+
+// The states of clusters and regions.
+var ( //nolint:gochecknoglobals // never written to
+	silent         = state{"silent", "bad"}
+	noReport       = state{"no report", "bad"}
+	refused        = state{"refused", "bad"}
+	failed         = state{"error", "bad"}
+	failing        = state{"failing", "bad"}
+	full           = state{"full", "bad"}
+	held           = state{"held", "busy"}
+	approved       = state{"approved", "busy"}
+	nearlyFull     = state{"nearly full", "busy"}
+	nearlyTooLarge = state{"nearly too large", "busy"}
+	unknownVersion = state{"unknown version", "busy"}
+	behind         = state{"behind", "busy"}
+	neverSeen      = state{"never seen", "idle"}
+	inStep         = state{"in step", "good"}
+	alive          = state{"alive", "good"}
+)
+
+// severities are the states of clusters and regions, the worst first.
+var severities = []state{ //nolint:gochecknoglobals // never written to
+	silent, noReport, refused, failed, failing, full,
+	held, approved, nearlyFull, nearlyTooLarge, unknownVersion, behind, neverSeen, inStep, alive,
+}
+
+// severity is the place of a state among severities.
+func severity(s state) int { return slices.Index(severities, s) }
+
+// reportDeadline is how long the agent of a cluster may send no report: it sends one each five
+// minutes, whether there is news or not.
+const reportDeadline = 11 * time.Minute
+
+// clusterFacts are what shows whether a cluster is well.
+type clusterFacts struct {
+	clusters.Health
+	// Bytes is the size of the state that was served last. Zero: unknown.
+	Bytes int
+}
+
+// problems returns what is wrong with a cluster, the worst first; nothing if it is in step.
+func (f *clusterFacts) problems(now time.Time, silence time.Duration) (list []problem) {
+	contact := f.Contact()
+	if contact.IsZero() {
+		return []problem{{
+			state: neverSeen, Since: f.CreatedAt, Why: "No agent has asked for the state of the cluster since it was registered.",
+			Next:    "Start the agent with the token that the registration has answered. Lost? Make another one, which ends the old one:",
+			Command: "controlplane rotate cluster " + f.ClusterID,
+		}}
+	}
+	add := func(p problem) { list = append(list, p) }
+	if now.Sub(contact) >= silence {
+		add(problem{
+			state: silent, Since: contact, Why: "The agent neither asks nor reports.",
+			Next:    "What runs in the cluster goes on. Look at the agent there, and at the way to the control plane:",
+			Command: "kubectl logs -n starform-system deployment/shuttle",
+		})
+	} else if at := f.LastReportAt; !at.IsZero() && now.Sub(at) >= reportDeadline {
+		add(problem{
+			state: noReport, Since: at, Why: "The agent asks for the state and does not report.",
+			Next: "Look at what its log says about reports:", Command: "kubectl logs -n starform-system deployment/shuttle",
+		})
+	}
+	if f.ReportedErrorClass != "" {
+		add(problem{
+			state: failed, Why: clean(f.ReportedErrorClass + ": " + f.ReportedMessage),
+			Next: "The configuration of the cluster is not in effect: the message says why, and the agent tries again by itself.",
+		})
+	}
+	if n := f.Failing + f.Stuck; n > 0 {
+		add(problem{
+			state: failing, Since: f.Since, Why: plural(n, "service has failed or makes no progress.", "services have failed or make no progress."),
+			Next: "Look at each of them below: its page says why, and what to do.",
+		})
+	}
+	f.heldProblem(add)
+	f.sizeProblems(add)
+	f.versionProblems(add)
+	slices.SortStableFunc(list, func(a, b problem) int { return cmp.Compare(severity(a.state), severity(b.state)) })
+	return list
+}
+
+// heldProblem adds the deletions that wait for something.
+func (f *clusterFacts) heldProblem(add func(problem)) {
+	switch h := f.HeldDeletions; {
+	case h != nil:
+		add(heldDeletions("cluster", f.ClusterID, h, f.ApprovedDeletions))
+	case f.Held > 0:
+		add(problem{
+			state: held, Why: plural(f.Held, "deleted service is still there.", "deleted services are still there."),
+			Next: "The message of each says why, and the next report of the agent whether it is gone.",
+		})
+	}
+}
+
+// sizeProblems adds what is near its limit.
+func (f *clusterFacts) sizeProblems(add func(problem)) {
+	if f.Latest != nil {
+		if percent, is := fullness(f.Latest.Pods, f.Latest.SoftLimit); is == full || is == nearlyFull {
+			add(problem{
+				state: is, Why: fmt.Sprintf("%s of %s pods, %d %%.", number(f.Latest.Pods), number(f.Latest.SoftLimit), percent),
+				Next: "Build the next cluster, and put new projects there. Nothing stops new pods in this one.",
+			})
+		}
+	}
+	const whole = 100
+	if percent := f.Bytes * whole / starbase.MaxBody; percent >= nearPercent {
+		add(problem{
+			state: nearlyTooLarge,
+			Why:   fmt.Sprintf("The desired state has %s of %s bytes, %d %%.", number(int64(f.Bytes)), number(starbase.MaxBody), percent),
+			Next:  "Put new projects in another cluster: above the limit the agent gets no state, and what runs stays as it is.",
+		})
+	}
+}
+
+// versionProblems adds what the agent does not have yet.
+func (f *clusterFacts) versionProblems(add func(problem)) {
+	switch pulled := pulledGeneration(&f.Cluster); {
+	case f.LastPullVersion != "" && (!pulled.Known || pulled.N > f.Generation):
+		add(problem{
+			state: unknownVersion, Why: "The agent has version " + clean(f.LastPullVersion) + ", which this database does not have.",
+			Next: "Nothing, if the database was just restored or the epoch is new: the agent takes over the state at its next pull. " +
+				"See the runbook Restore.",
+		})
+	case f.ReportedEpoch != f.Epoch, f.ReportedGeneration < f.Generation, pulled.N < f.Generation:
+		add(problem{
+			state: behind, Why: "The agent has not reported on the newest generation.",
+			Next: "Nothing yet: it asks each half minute, and reports once it has applied the state.",
+		})
+	}
+}
+
+// heldDeletions is what an agent holds until a person approves it.
+func heldDeletions(kind, id string, h *starbase.HeldDeletions, approvedDigest string) problem {
+	what := plural(h.Count, "deletion is held", "deletions are held")
+	if h.Digest == approvedDigest {
+		return problem{
+			state: approved, Why: what + ", and approved.",
+			Next: "Nothing: the agent deletes exactly these at its next pull or heartbeat, and its report ends this.",
+		}
+	}
+	return problem{
+		state: held, Why: what + " until a person approves exactly these.",
+		Next:    "Look at what is held below. If all of it is to go, approve it; if not, state again what must stay:",
+		Command: "controlplane approve " + kind + " " + word(id) + " " + word(h.Digest),
+	}
+}
+
+// plainWord is what a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
+
+// word returns text as one word of a command that a person copies into a shell.
+func word(text string) string {
+	if text = clean(text); plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// regionProblems returns what is wrong with a region, the worst first; nothing if it is alive.
+func regionProblems(r *regions.Health) (list []problem) {
+	if r.HeartbeatAt.IsZero() {
+		return []problem{{
+			state: neverSeen, Since: r.CreatedAt, Why: "No agent has sent a heartbeat since the region was registered.",
+			Next:    "Start the agent with the token that the registration has answered. Lost? Make another one, which ends the old one:",
+			Command: "controlplane rotate region " + word(r.ID),
+		}}
+	}
+	if r.Silent {
+		list = append(list, problem{
+			state: silent, Since: r.HeartbeatAt, Why: "The agent sends no heartbeat.",
+			Next:    "What runs in the region goes on. Look at the agent there, and at the way to the control plane:",
+			Command: "kubectl logs -n krane-system deployment/krane",
+		})
+	}
+	if !r.Known {
+		list = append(list, problem{
+			state: refused, Why: "Its log was made for another region, or cannot be read yet.",
+			Next: "If that region is gone for good, put this one with replace to give it the log: its agent lists everything again.",
+		})
+	}
+	if n := r.Failed + r.Unhealthy; n > 0 {
+		var parts []string
+		if r.Failed > 0 {
+			parts = append(parts, plural(r.Failed, "instance has failed", "instances have failed"))
+		}
+		if r.Unhealthy > 0 {
+			parts = append(parts, plural(r.Unhealthy, "sentinel is unhealthy", "sentinels are unhealthy"))
+		}
+		list = append(list, problem{
+			state: failing, Why: strings.Join(parts, ", ") + ".",
+			Next: "Look at each of them below, and at the log of its containers in the region.",
+		})
+	}
+	if r.HeldDeletions != nil {
+		list = append(list, heldDeletions("region", r.ID, r.HeldDeletions, r.ApprovedDeletions))
+	}
+	if r.Known && r.Reported && r.Applied < r.Head {
+		list = append(list, problem{
+			state: behind, Why: plural(int(r.Head-r.Applied), "change is not applied.", "changes are not applied."), //nolint:gosec // a small number
+			Next: "Nothing, if it gets less: the agent applies the changes as they come. Else look at its log.",
+		})
+	}
+	return list
+}
+
+// worstOf returns the first problem, or well if there is none.
+func worstOf(list []problem, well state) problem {
+	if len(list) == 0 {
+		return problem{state: well}
+	}
+	return list[0]
+}
+
+// plural writes a number before what it counts.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return number(int64(n)) + " " + many
+}

@@ -45,7 +45,8 @@ type Config struct {
 type Cluster struct {
 	// Region is what the control plane calls it. Required.
 	Region string
-	// Platform is what the region is on, such as aws. Empty: unset.
+	// Platform is what the region is on, such as aws, as it is registered: a token of a region
+	// on another platform is refused. Empty: the token decides.
 	Platform string
 	// CellID names the agent when there are several in a region. Empty: unset.
 	CellID string

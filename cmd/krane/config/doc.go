@@ -4,7 +4,7 @@
 //	instance_id: krane-0                  # default: the variable HOSTNAME
 //	cluster:
 //	  region: eu-central-1                # required
-//	  platform: aws
+//	  platform: aws                       # as the region is registered
 //	  cell_id: a                          # names one of several agents of a region
 //	control:
 //	  url: https://control.example.com    # required

@@ -132,7 +132,7 @@ func TestANameOfTwoPlatformsIsRegistered(t *testing.T) {
 			_, _, err := w.store.PutRegion(ctx, regions.Region{ID: id, Name: "eu-1", Platform: platform}, replace)
 			return err
 		}
-		require.ErrorIs(w.t, put("reg_new", "gcp", false), regions.ErrNameTaken)
+		require.ErrorIs(w.t, put("reg_new", "gcp", false), regions.ErrRegistered)
 		require.ErrorIs(w.t, put("reg_new", "gcp", true), regions.ErrRegistered)
 		require.ErrorIs(w.t, put("reg_new", "aws", true), regions.ErrRegistered)
 		require.ErrorIs(w.t, put(eu, "gcp", false), regions.ErrRegistered, "its platform cannot become the other's")

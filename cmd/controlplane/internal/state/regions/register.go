@@ -49,12 +49,12 @@ func (s *Store) putRegion(ctx context.Context, tx *db.Tx, region *Region, replac
 	var epoch int64
 	if log.owner != region.ID {
 		switch {
+		case log.registered:
+			return "", false, fmt.Errorf("%w: %q is region %s", ErrRegistered, region.Name, log.owner)
 		case log.owner != "" && !replace:
 			return "", false, fmt.Errorf(
 				"%w: the name %q belongs to region %s; put it with replace to give it to this one", ErrNameTaken, region.Name, log.owner,
 			)
-		case log.registered:
-			return "", false, fmt.Errorf("%w: %q is region %s", ErrRegistered, region.Name, log.owner)
 		case log.owner != "":
 			change.Verb = "replace"
 			// Above each epoch of the region before: its agent must claim

@@ -152,7 +152,7 @@ func dropped(b *bench, _ database) {
 		require.NotZero(t, a.metric(`informer_last_event_timestamp_seconds{resource="`+resource+`"}`), resource)
 	}
 	await.Eventually(t, "the pods are counted", func() bool {
-		list, err := b.desired().Overview(t.Context(), time.Now().Add(-time.Hour), time.Minute)
+		list, err := b.desired().Overview(t.Context(), time.Now().Add(-time.Hour))
 		require.NoError(t, err)
 		return list[0].Latest != nil && list[0].Latest.Pods == 2 && list[0].Latest.SoftLimit == 77
 	})

@@ -354,7 +354,7 @@ func TestCapacityIsReportedWithTheSoftLimit(t *testing.T) {
 		units, run := p.agent("", 0, 5*time.Minute, 0, billedPod(t, "pod-a", ""), failed)
 		run()
 		require.GreaterOrEqual(t, units.Metric("starform_capacity_reports_sent_total"), 4.0)
-		list, err := p.store.Overview(t.Context(), noon().Add(-time.Hour), time.Minute)
+		list, err := p.store.Overview(t.Context(), noon().Add(-time.Hour))
 		require.NoError(t, err)
 		require.NotNil(t, list[0].Latest)
 		require.EqualValues(t, 2, list[0].Latest.Pods, "in whatever phase")

@@ -128,7 +128,7 @@ func (p *Page) changesOf(ctx context.Context, f audit.Filter) ([]change, error) 
 	return p.directory.named(ctx, entries)
 }
 
-// soughtChanges returns those of the last changes that a view shows.
+// soughtChanges returns the last changes that a view shows.
 func soughtChanges(all []change, v view) listing {
 	l := listing{Section: "changes", Query: clean(v.query), Total: len(all)}
 	var shown []change

@@ -27,7 +27,7 @@ type load struct {
 	Reported                        bool
 	Pods, Limit, Percent, Low, Peak int64
 	TakenAt                         time.Time
-	// Billed is false for a cluster without a record in the last hour. Records counts those of
+	// Billed is false for a cluster without a record in the last hour. Records counts them for
 	// the newest minute, at RecordsAt; Fewest and Most are of the hour.
 	Billed                bool
 	Records, Fewest, Most int64

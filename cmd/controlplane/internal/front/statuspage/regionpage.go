@@ -20,7 +20,7 @@ type objectRow struct {
 	// Wanted is the desired state.
 	Wanted string
 	State  state
-	// Instances counts those of a deployment by status.
+	// Instances counts the instances of a deployment by status.
 	Instances []count
 	// Why is about the first instance that has failed, or the replicas of a sentinel.
 	Why string

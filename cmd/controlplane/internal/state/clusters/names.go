@@ -20,7 +20,7 @@ type Named struct {
 	Project string
 }
 
-// Names returns what people call those of the objects that exist. A service is named by
+// Names returns what people call the objects that exist. A service is named by
 // [AuditName].
 func (s *Store) Names(ctx context.Context, clusterIDs, projectIDs []string, services []starbase.Identity) (
 	clusters, projects, byIdentity map[string]Named, err error,

@@ -32,8 +32,8 @@ const (
 	postgresqlOnly = ".postgresql"
 )
 
-// readSchema reads the migrations of files, and without any the ones of this program, except
-// for those of another database.
+// readSchema reads the migrations of files, and without any the ones of this program. It leaves
+// out what is for the other database alone.
 func readSchema(files fs.FS, other string) (schema, error) {
 	if files == nil {
 		files = migrations

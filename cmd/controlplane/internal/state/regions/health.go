@@ -13,7 +13,7 @@ import (
 // Health is a region with what shows whether it is well, without its resources.
 type Health struct {
 	Region
-	// Known, Head, Reported and Applied are those of a [RegionOverview].
+	// Known, Head, Reported and Applied mean what they do in [RegionOverview].
 	Known    bool
 	Head     uint64
 	Reported bool

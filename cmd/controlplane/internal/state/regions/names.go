@@ -18,7 +18,7 @@ var nameQueries = map[string]string{ //nolint:gochecknoglobals // never written 
 	policies:  `SELECT region_id, id, k8s_name FROM cilium_network_policies WHERE (region_id, id) IN `,
 }
 
-// Names returns what people call those of the objects that exist, by collection: regions by
+// Names returns what people call the objects that exist, by collection: regions by
 // their ids, and resources by the id of their region, a slash and their own.
 func (s *Store) Names(ctx context.Context, ids map[string][]string) (names map[string]map[string]string, err error) {
 	names = map[string]map[string]string{}

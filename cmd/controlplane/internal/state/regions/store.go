@@ -124,7 +124,7 @@ func (s *Store) Region(ctx context.Context, regionID string) (Region, error) {
 const withLog = `JOIN region_log l ON l.region_id = r.id AND l.scope = ` + regionScope
 
 // RegionByName returns the region of that name, or [ErrAmbiguous] for the name of several.
-// A platform and an id that are not empty have to be those of the region, too. A region that
+// The region must have the platform and the id, too, if they are not empty. A region that
 // is not the one its log was made for is unknown.
 func (s *Store) RegionByName(ctx context.Context, name, platform, id string) (Region, error) {
 	found, err := s.list(ctx, withLog+` WHERE r.name = ? AND ? IN ('', r.platform) AND ? IN ('', r.id)`, name, platform, id)

@@ -5,8 +5,6 @@ package remote
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -73,17 +71,9 @@ func (o *options) client(ctx context.Context, stderr io.Writer) (*client.Client,
 	if o.tokenFile == "" {
 		return nil, program.Usagef("--token-file: is not set, must be a file with the token of an administrator")
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
-	if o.caFile != "" {
-		text, err := os.ReadFile(o.caFile)
-		if err != nil {
-			return nil, program.Usagef("--ca-file: %w", err)
-		}
-		authorities := x509.NewCertPool()
-		if !authorities.AppendCertsFromPEM(text) {
-			return nil, program.Usagef("--ca-file: is %q, must be a PEM file with a certificate", o.caFile)
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+	transport, err := program.Transport("ca-file", o.caFile)
+	if err != nil {
+		return nil, err
 	}
 	const patience = 30 * time.Second
 	program.WarnPlain(ctx, slog.New(slog.NewTextHandler(stderr, nil)), map[string]*url.URL{"server": to})

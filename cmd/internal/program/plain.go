@@ -42,7 +42,7 @@ func Transport(flag, file string) (*http.Transport, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, Usagef("--%s: %w", flag, Unreadable(file, err))
+		return nil, Usagef("--%s: %w", flag, err)
 	}
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(text) {

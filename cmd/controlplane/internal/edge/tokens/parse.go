@@ -75,12 +75,12 @@ func parseGroup(line string) (Group, error) {
 			word, after = rest[:end], rest[end:]
 		}
 		name, value, isSetting := strings.Cut(word, "=")
-		if !isSetting {
+		if !isSetting || !slices.Contains(settings, name) { // such as CN=admins,OU=shop
 			break
 		}
 		if !slices.Contains(groupSettings, name) {
-			return Group{}, fmt.Errorf("it has something else than the settings %s before the name of the group",
-				strings.Join(groupSettings, ", "))
+			return Group{}, fmt.Errorf("it has the setting %s: before the name of a group only %s can stand",
+				name, strings.Join(groupSettings, ", "))
 		}
 		if err := rights.setOnce(seen, name, value); err != nil {
 			return Group{}, err

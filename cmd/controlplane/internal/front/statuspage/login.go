@@ -73,17 +73,14 @@ func (p *Page) bearer(r *http.Request) (tokens.Admin, *adminapi.Error) {
 
 // refuse answers a bearer that is refused with a line of text.
 func refuse(w http.ResponseWriter, refused *adminapi.Error) {
-	switch {
-	case refused.Wait > 0:
+	if refused.Wait > 0 {
 		guard.Refuse(w, refused.Wait)
-	case refused.Status == http.StatusUnauthorized && refused.Code == "unauthorized":
-		unauthorized(w)
-	default:
-		if refused.Status == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-		}
-		http.Error(w, refused.Message, refused.Status)
+		return
 	}
+	if refused.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	http.Error(w, refused.Message, refused.Status)
 }
 
 // admitted reports whether the token or session of a request is still valid. A database
@@ -193,12 +190,8 @@ func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
 
 // setCookie sets the cookie for that long, or removes it.
 func (p *Page) setCookie(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
-	seconds := int(age / time.Second)
-	if age < 0 {
-		seconds = -1
-	}
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName, Value: value, Path: Path, MaxAge: seconds,
+		Name: cookieName, Value: value, Path: Path, MaxAge: maxAge(age),
 		Secure:   secureCookie(r),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
@@ -208,4 +201,12 @@ func (p *Page) setCookie(w http.ResponseWriter, r *http.Request, value string, a
 // header; a client that sets it affects itself alone.
 func secureCookie(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+// maxAge returns the Max-Age of a cookie that is kept for that long, or removed if it is negative.
+func maxAge(age time.Duration) int {
+	if age < 0 {
+		return -1
+	}
+	return int(age / time.Second)
 }

@@ -75,7 +75,7 @@ func (p *Page) refuseSSO(w http.ResponseWriter, r *http.Request, status int, why
 // back.
 func (p *Page) setAttempt(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
 	http.SetCookie(w, &http.Cookie{
-		Name: attemptCookie, Value: value, Path: ssoPath, MaxAge: int(age.Seconds()),
+		Name: attemptCookie, Value: value, Path: ssoPath, MaxAge: maxAge(age),
 		Secure: secureCookie(r) || p.people.Secure(), HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	})
 }

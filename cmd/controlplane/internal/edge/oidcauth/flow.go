@@ -75,8 +75,12 @@ func (p *People) Begin(ctx context.Context) (url string, a Attempt, err error) {
 
 // client returns the settings of the client on the page.
 func (p *People) client(provider *oidc.Provider) *oauth2.Config {
+	endpoint := provider.Endpoint()
+	if p.config.ClientSecret == "" {
+		endpoint.AuthStyle = oauth2.AuthStyleInParams
+	}
 	return &oauth2.Config{
-		ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret, Endpoint: provider.Endpoint(),
+		ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret, Endpoint: endpoint,
 		RedirectURL: p.config.ExternalURL + CallbackPath, Scopes: Scopes(provider),
 	}
 }

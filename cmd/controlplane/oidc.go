@@ -67,7 +67,7 @@ func (o oidcOptions) people(ctx context.Context, logger *slog.Logger) (*oidcauth
 	people, err := oidcauth.New(oidcauth.Config{
 		Issuer: o.issuer, ClientID: o.clientID, ClientSecret: secret, Groups: groups,
 		UsernameClaim: o.usernameClaim, GroupsClaim: o.groupsClaim,
-		ExternalURL: strings.TrimSuffix(o.externalURL, "/"), HTTP: &http.Client{Transport: transport, Timeout: patience}, Logger: logger,
+		ExternalURL: strings.TrimSuffix(o.externalURL, "/"), HTTP: &http.Client{Transport: transport, Timeout: patience, CheckRedirect: program.NoRedirect}, Logger: logger,
 	})
 	return people, groups, err
 }

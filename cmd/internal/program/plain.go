@@ -52,6 +52,9 @@ func Transport(flag, file string) (*http.Transport, error) {
 	return transport, nil
 }
 
+// NoRedirect is the CheckRedirect of clients that send secrets: a redirect is the answer.
+func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 func loopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	if err != nil {

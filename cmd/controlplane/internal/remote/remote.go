@@ -98,7 +98,7 @@ func (o *options) sender(ctx context.Context, stderr io.Writer) (*http.Client, e
 	}
 	const patience = 30 * time.Second
 	program.WarnPlain(ctx, slog.New(slog.NewTextHandler(stderr, nil)), map[string]*url.URL{"server": to})
-	return &http.Client{Transport: transport, Timeout: patience}, nil
+	return &http.Client{Transport: transport, Timeout: patience, CheckRedirect: program.NoRedirect}, nil
 }
 
 // token reads the file with the token.

@@ -38,7 +38,7 @@ func (o *options) signedIn(ctx context.Context, sender *http.Client) (token func
 	case err != nil:
 		return nil, program.Usagef("--token-cache: %w", err)
 	case !found:
-		return nil, program.Usagef(must+"; or sign in first, with controlplane login --server %s", o.server)
+		return nil, program.Usagef(must+"; or sign in to %s first, with controlplane login", program.Shown(o.server))
 	}
 	return func() (string, error) { return session.Token(ctx) }, nil
 }

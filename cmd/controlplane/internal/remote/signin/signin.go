@@ -265,10 +265,8 @@ func (c *Client) same(entry Entry, of oidcauth.SignIn) error {
 		return nil
 	}
 	return fmt.Errorf("the server names the client %s of the issuer %s, and the sign-in is of %s of %s: "+
-		"if that is right, sign in again with %s", program.Shown(of.ClientID), of.Issuer, entry.ClientID, entry.Issuer, c.command())
+		"if that is right, sign in again with controlplane login", program.Shown(of.ClientID), of.Issuer, entry.ClientID, entry.Issuer)
 }
-
-func (c *Client) command() string { return "controlplane login --server " + c.Server }
 
 // refreshed returns the sign-in with another ID token.
 func (c *Client) refreshed(ctx context.Context, of oidcauth.SignIn, entry Entry) (Entry, error) {
@@ -276,7 +274,8 @@ func (c *Client) refreshed(ctx context.Context, of oidcauth.SignIn, entry Entry)
 		return Entry{}, err
 	}
 	if entry.RefreshToken == "" {
-		return Entry{}, fmt.Errorf("the sign-in has ended, at %s: sign in again with %s", entry.ExpiresAt.Format(time.RFC3339), c.command())
+		return Entry{}, fmt.Errorf("the sign-in to %s has ended, at %s: sign in again with controlplane login",
+			program.Shown(c.Server), entry.ExpiresAt.Format(time.RFC3339))
 	}
 	provider, config, err := c.provider(ctx, of)
 	if err != nil {
@@ -284,7 +283,7 @@ func (c *Client) refreshed(ctx context.Context, of oidcauth.SignIn, entry Entry)
 	}
 	got, err := config.TokenSource(ctx, &oauth2.Token{RefreshToken: entry.RefreshToken}).Token()
 	if failed, ok := errors.AsType[*oauth2.RetrieveError](err); ok && failed.ErrorCode == "invalid_grant" {
-		return Entry{}, fmt.Errorf("the sign-in has ended, says the issuer: sign in again with %s", c.command())
+		return Entry{}, fmt.Errorf("the sign-in to %s has ended, says the issuer: sign in again with controlplane login", program.Shown(c.Server))
 	}
 	if err != nil {
 		return Entry{}, fmt.Errorf("issuer %s: %w", of.Issuer, short(err))

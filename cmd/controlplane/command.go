@@ -65,9 +65,10 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 		&opts.secondPerson,
 		"second-person",
 		"",
-		"what two administrators with names must ask for, each by the same request, within an hour: some of "+
+		"what two administrators, with names or signed in with OpenID Connect, must ask for, each by the same request, within an hour: some of "+
 			strings.Join(second.Actions(), ", ")+", with commas between; none: one is enough",
 	)
+	opts.oidc.flags(flags)
 	flags.StringVar(&opts.certFile, "tls-cert-file", "", "PEM file with the certificate of the API; turns on HTTPS")
 	flags.StringVar(&opts.keyFile, "tls-private-key-file", "", "PEM file with the private key of the certificate")
 	flags.StringVar(

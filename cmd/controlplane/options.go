@@ -49,6 +49,7 @@ type options struct {
 	certFile, keyFile      string
 	trustedProxies         string
 	secondPerson           string
+	oidc                   oidcOptions
 	logLevel               string
 	snapshotRetention      time.Duration
 	usageRetention         time.Duration
@@ -112,6 +113,10 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	}}
 	if err := admins.Read(ctx); err != nil {
 		return wrongFile("admin-token-file", o.adminTokenFile, err)
+	}
+	people, groups, err := o.oidc.people(ctx, logger)
+	if err != nil {
+		return err
 	}
 	twoPeople, err := o.twoPeople(admins.Admins())
 	if err != nil {
@@ -184,8 +189,9 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	api, err := clusters.New(clusters.Config{
 		Store:  clusterStore,
 		Admins: admins.Admins,
+		People: people,
 		Used:   used,
-		Second: &second.Person{Database: database, Admins: admins.Admins, Actions: twoPeople},
+		Second: &second.Person{Database: database, Admins: admins.Admins, People: people, Actions: twoPeople},
 		AdminRoutes: slices.Concat(
 			regions.AdminRoutes(regionStore), audit.Routes(changes), tokens.Routes(admins.Admins, used), usage.Routes(database),
 		),
@@ -212,6 +218,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		statuspage.Config{
 			Database:   database,
 			Admins:     admins.Admins,
+			People:     people,
 			Used:       used,
 			Streams:    agents.Streams,
 			StateBytes: api.StateBytes,
@@ -260,6 +267,9 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 			Purpose: "api", MetricsAddress: o.metricsAddress, Metrics: metrics,
 		}},
 	}}
+	if groups != nil {
+		group.Members = append(group.Members, reconcile.Member{Name: "groups of administrators", Starter: groups})
+	}
 	return program.Start(
 		ctx,
 		logger,

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
@@ -43,6 +44,8 @@ type Options struct {
 	Bearer string
 	// Keys encrypt the values of var groups. Nil: none can be put.
 	Keys *keyring.Ring
+	// People sign in with OpenID Connect. Nil: there are none.
+	People *oidcauth.People
 	// Heartbeat is the time between two messages of a stream at rest. Zero: 300 ms.
 	Heartbeat time.Duration
 	// Wrap, if set, stands before all handlers: the place for faults.
@@ -85,7 +88,7 @@ func assemble(tb testing.TB, database *db.Database, o Options, every, settle tim
 	regionStore := &regions.Store{Database: database}
 	used := &tokens.Uses{Database: database, Logger: logger}
 	api, err := clusters.New(clusters.Config{
-		Store: &clusters.Store{Database: database, Keys: o.Keys}, Admins: tokens.Only(AdminToken), Used: used,
+		Store: &clusters.Store{Database: database, Keys: o.Keys}, Admins: tokens.Only(AdminToken), People: o.People, Used: used,
 		AdminRoutes: slices.Concat(
 			regions.AdminRoutes(regionStore),
 			audit.Routes(&audit.Log{Database: database, Logger: logger}),

@@ -2,9 +2,13 @@ package program
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 )
 
@@ -18,6 +22,38 @@ func WarnPlain(ctx context.Context, logger *slog.Logger, urls map[string]*url.UR
 		logger.WarnContext(ctx, "a token is sent without encryption: use https", slog.String("setting", name), slog.String("host", to.Host))
 	}
 }
+
+// Encrypted reports whether a text is a URL with a host and without a user, query and fragment,
+// to which secrets can be sent: of https, or of http on this machine.
+func Encrypted(text string) bool {
+	to, err := url.Parse(text)
+	if err != nil || to.Hostname() == "" || to.User != nil || to.RawQuery != "" || to.ForceQuery || strings.Contains(text, "#") {
+		return false
+	}
+	return to.Scheme == "https" || to.Scheme == "http" && loopback(to.Hostname())
+}
+
+// Transport returns a transport that believes the authorities of a PEM file, and without a file
+// the system's. An error is a usage error that names the flag of the file.
+func Transport(flag, file string) (*http.Transport, error) {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+	if file == "" {
+		return transport, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, Usagef("--%s: %w", flag, err)
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(text) {
+		return nil, Usagef("--%s: is %q, must be a PEM file with a certificate", flag, Shown(file))
+	}
+	transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+	return transport, nil
+}
+
+// NoRedirect is the CheckRedirect of clients that send secrets: a redirect is the answer.
+func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func loopback(host string) bool {
 	address, err := netip.ParseAddr(host)

@@ -5,8 +5,6 @@ package remote
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -29,26 +27,35 @@ import (
 
 // options are the settings of all commands.
 type options struct {
-	server, tokenFile, caFile, output string
+	server, tokenFile, tokenCache, caFile, output string
 	// tables is true for a command that prints CSV, too.
 	tables bool
 }
 
 const outputCSV = "csv"
 
-// Commands returns get, list, put, delete, approve, rotate and watch.
+// Commands returns get, list, put, delete, approve, rotate, watch, login, logout and whoami.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{getCommand(), listCommand(), putCommand(), deleteCommand(), approveCommand(), rotateCommand(), watchCommand()}
+	return []*cobra.Command{
+		getCommand(), listCommand(), putCommand(), deleteCommand(), approveCommand(), rotateCommand(), watchCommand(),
+		loginCommand(), logoutCommand(), whoamiCommand(),
+	}
 }
 
 func (o *options) flags(command *cobra.Command, output bool) {
+	o.serverFlags(command)
+	command.Flags().StringVar(&o.tokenFile, "token-file", "", "file with the token of an administrator; none: the sign-in of controlplane login")
+	if output {
+		command.Flags().StringVarP(&o.output, "output", "o", "", "json or yaml; none: a table, or for one object YAML")
+	}
+}
+
+// serverFlags are the flags of commands that need no token.
+func (o *options) serverFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&o.server, "server", "http://127.0.0.1:8080", "URL of the control plane")
-	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token of an administrator (required)")
-	flags.StringVar(&o.caFile, "ca-file", "", "PEM file with the authority of the server's certificate; none: the system's authorities")
-	if output {
-		flags.StringVarP(&o.output, "output", "o", "", "json or yaml; none: a table, or for one object YAML")
-	}
+	flags.StringVar(&o.tokenCache, "token-cache", "", "file with the sign-ins of controlplane login; none: trueup/sign-ins.json in the folder of your settings")
+	flags.StringVar(&o.caFile, "ca-file", "", "PEM file with the authority of the server's certificate, and of the issuer's; none: the system's authorities")
 }
 
 // client returns the client of the settings, or an error that names the wrong one.
@@ -66,32 +73,32 @@ func (o *options) client(ctx context.Context, stderr io.Writer) (*client.Client,
 		}
 		return nil, program.Usagef("--output: is %q, must be %s", program.Shown(o.output), want)
 	}
+	sender, err := o.sender(ctx, stderr)
+	if err != nil {
+		return nil, err
+	}
+	token := o.token
+	if o.tokenFile == "" {
+		if token, err = o.signedIn(ctx, sender); err != nil {
+			return nil, err
+		}
+	}
+	return &client.Client{Server: o.server, Token: token, HTTP: sender}, nil
+}
+
+// sender returns what sends requests to the server, or an error that names the wrong setting.
+func (o *options) sender(ctx context.Context, stderr io.Writer) (*http.Client, error) {
 	to, err := url.Parse(o.server)
 	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" || strings.Trim(to.Path, "/") != "" {
 		return nil, program.Usagef("--server: is %q, must be a URL such as https://control.example.com:8443", program.Shown(o.server))
 	}
-	if o.tokenFile == "" {
-		return nil, program.Usagef("--token-file: is not set, must be a file with the token of an administrator")
-	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
-	if o.caFile != "" {
-		text, err := os.ReadFile(o.caFile)
-		if err != nil {
-			return nil, program.Usagef("--ca-file: %w", err)
-		}
-		authorities := x509.NewCertPool()
-		if !authorities.AppendCertsFromPEM(text) {
-			return nil, program.Usagef("--ca-file: is %q, must be a PEM file with a certificate", o.caFile)
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+	transport, err := program.Transport("ca-file", o.caFile)
+	if err != nil {
+		return nil, err
 	}
 	const patience = 30 * time.Second
 	program.WarnPlain(ctx, slog.New(slog.NewTextHandler(stderr, nil)), map[string]*url.URL{"server": to})
-	return &client.Client{
-		Server: o.server,
-		Token:  o.token,
-		HTTP:   &http.Client{Transport: transport, Timeout: patience},
-	}, nil
+	return &http.Client{Transport: transport, Timeout: patience, CheckRedirect: program.NoRedirect}, nil
 }
 
 // token reads the file with the token.

@@ -159,14 +159,19 @@ func (g *Guard) Failed(r *http.Request, endpoint, credential string) (wait time.
 }
 
 // Refused is Failed, and returns what the request is answered with: 401, or 429.
-func (g *Guard) Refused(r *http.Request, endpoint, credential string) error {
+func (g *Guard) Refused(r *http.Request, endpoint, credential string) *adminapi.Error {
 	if wait := g.Failed(r, endpoint, credential); wait > 0 {
-		return &adminapi.Error{
-			Status: http.StatusTooManyRequests, Code: "too_many_attempts", Wait: wait,
-			Message: "this token is not valid, and too many such came from this address; wait",
-		}
+		return TooMany(wait)
 	}
 	return &adminapi.Error{Status: http.StatusUnauthorized, Code: "unauthorized", Message: "the bearer token is missing or not valid"}
+}
+
+// TooMany is the answer to a credential that is not valid from an address that has to wait.
+func TooMany(wait time.Duration) *adminapi.Error {
+	return &adminapi.Error{
+		Status: http.StatusTooManyRequests, Code: "too_many_attempts", Wait: wait,
+		Message: "this token is not valid, and too many such came from this address; wait",
+	}
 }
 
 // count notes a failure of an address with the credential of that hash. It is not counted while

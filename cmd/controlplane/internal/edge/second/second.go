@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
@@ -33,6 +34,8 @@ type Person struct {
 	// Admins returns the current administrators: a first request counts while its author is one.
 	// Required.
 	Admins tokens.Admins
+	// People are the administrators who sign in with OpenID Connect. Nil: there are none.
+	People *oidcauth.People
 	// Actions are those that need two people; see [Actions]. Empty: none.
 	Actions []string
 }
@@ -69,22 +72,22 @@ func (p *Person) Agree(w http.ResponseWriter, r *http.Request, action string, ad
 	if err != nil {
 		return false, err
 	}
-	first, err := p.asked(r.Context(), request, asking{admin, change(r, action)})
+	first, same, err := p.asked(r.Context(), request, asking{admin, change(r, action)})
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("second person: %w", err)
-	case first == "":
+	case !first && !same:
+		return true, nil
+	case first:
 		return false, adminapi.WriteJSON(w, http.StatusAccepted, adminapi.Waiting{
 			Action: action, First: admin.Actor(), Until: time.Now().Add(window).UTC().Truncate(time.Second),
 			Message: "another administrator must send the same request; then it is carried out",
 		})
-	case first == admin.Name:
-		return false, &adminapi.Error{
-			Status: http.StatusConflict, Code: "same_person",
-			Message: action + " needs two people: " + admin.Actor() + " has asked for it already, and another administrator must",
-		}
 	}
-	return true, nil
+	return false, &adminapi.Error{
+		Status: http.StatusConflict, Code: "same_person",
+		Message: action + " needs two people: " + admin.Actor() + " has asked for it already, and another administrator must",
+	}
 }
 
 // hash returns what a request is stored by.
@@ -124,12 +127,34 @@ type asking struct {
 	audit.Change
 }
 
-// counts reports whether a first request of the administrator with this name and token still
-// counts.
-func (p *Person) counts(name, fingerprint string) bool {
+// requester is who has asked first.
+type requester struct {
+	name, fingerprint string
+	person            tokens.Person
+}
+
+// requesterOf returns an administrator as requester.
+func requesterOf(a tokens.Admin) requester { return requester{a.Name, a.Fingerprint(), a.Person} }
+
+// is reports whether both are one person. Of two whom the issuer identifies the subject decides,
+// and not the name; in all other cases the same name is the same person.
+func (q requester) is(other requester) bool {
+	if q.person.Known() && other.person.Known() {
+		return q.person.Key() == other.person.Key()
+	}
+	return q.name == other.name || q.fingerprint == other.fingerprint
+}
+
+// counts reports whether a first request still counts: its author is an administrator now, with
+// the token of then, or by the groups of then.
+func (p *Person) counts(first requester) bool {
+	if first.person.Known() {
+		admin, err := p.People.Admin(first.person, first.name)
+		return err == nil && admin.Role == tokens.RoleAdministrator
+	}
 	now := time.Now()
 	return slices.ContainsFunc(p.Admins(), func(a tokens.Admin) bool {
-		return a.Name == name && a.Fingerprint() == fingerprint && a.Role == tokens.RoleAdministrator && !a.Expired(now)
+		return a.Name == first.name && a.Fingerprint() == first.fingerprint && a.Role == tokens.RoleAdministrator && !a.Expired(now)
 	})
 }
 
@@ -146,55 +171,64 @@ func change(r *http.Request, action string) audit.Change {
 
 // asked is note, again if the first request has gone meanwhile: another request has carried it
 // out.
-func (p *Person) asked(ctx context.Context, request string, change asking) (first string, err error) {
+func (p *Person) asked(ctx context.Context, request string, change asking) (first, same bool, err error) {
 	const attempts = 5
 	for range attempts {
-		if first, err = p.note(ctx, request, change); !errors.Is(err, sql.ErrNoRows) {
-			return first, err
+		if first, same, err = p.note(ctx, request, change); !errors.Is(err, sql.ErrNoRows) {
+			return first, same, err
 		}
 	}
-	return first, fmt.Errorf("%w: many ask for the same", db.ErrBusy)
+	return false, false, fmt.Errorf("%w: many ask for the same", db.ErrBusy)
 }
 
-// note stores the requester and returns the first requester within the window, "" if there is
-// none. A request that is carried out is forgotten: the next of its kind needs two people
-// again.
-func (p *Person) note(ctx context.Context, request string, change asking) (first string, err error) {
-	now := time.Now()
+// note stores the requester if there is no other within the window, and reports whether this one
+// is the first now, or the same person as the first. If it is neither the request is carried
+// out, and forgotten: the next of its kind needs two people again.
+func (p *Person) note(ctx context.Context, request string, change asking) (first, same bool, err error) {
+	now, by := time.Now(), requesterOf(change.by)
+	groups, err := json.Marshal(by.person.Groups)
+	if err != nil {
+		return false, false, err
+	}
+	values := []any{by.name, by.fingerprint, by.person.Issuer, by.person.Subject, string(groups), now.UnixMilli(), request}
 	err = p.Database.Write(ctx, func(tx *db.Tx) error {
-		first = ""
+		first, same = false, false
 		if _, err := tx.ExecContext(ctx, `DELETE FROM second_person WHERE asked_at <= ?`, now.Add(-window).UnixMilli()); err != nil {
 			return err
 		}
-		stored, err := tx.Affected(ctx, `INSERT INTO second_person (request, name, fingerprint, asked_at) VALUES (?, ?, ?, ?)
-			ON CONFLICT (request) DO NOTHING`, request, change.by.Name, change.by.Fingerprint(), now.UnixMilli())
-		switch {
-		case err != nil:
+		stored, err := tx.Affected(ctx, `INSERT INTO second_person (name, fingerprint, issuer, subject, member_of, asked_at, request)
+			VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request) DO NOTHING`, values...)
+		if err != nil {
 			return err
-		case stored == 1:
+		}
+		if first = stored == 1; first {
 			return audit.Record(ctx, tx, change.Change)
 		}
-		var fingerprint string
-		err = tx.QueryRowContext(ctx, `SELECT name, fingerprint FROM second_person WHERE request = ?`+tx.Lock, request).Scan(&first, &fingerprint)
-		switch {
-		case err != nil:
+		var before requester
+		var memberOf string
+		err = tx.QueryRowContext(ctx, `SELECT name, fingerprint, issuer, subject, member_of FROM second_person WHERE request = ?`+tx.Lock, request).
+			Scan(&before.name, &before.fingerprint, &before.person.Issuer, &before.person.Subject, &memberOf)
+		if err != nil {
 			return err
-		case !p.counts(first, fingerprint):
+		}
+		if err := json.Unmarshal([]byte(memberOf), &before.person.Groups); err != nil {
+			return err
+		}
+		switch {
+		case !p.counts(before):
 			// The first requester has lost the role: this one becomes the first.
-			first = ""
-			if _, err := tx.ExecContext(ctx, `UPDATE second_person SET name = ?, fingerprint = ?, asked_at = ? WHERE request = ?`,
-				change.by.Name, change.by.Fingerprint(), now.UnixMilli(), request); err != nil {
+			first = true
+			if _, err := tx.ExecContext(ctx, `UPDATE second_person
+				SET name = ?, fingerprint = ?, issuer = ?, subject = ?, member_of = ?, asked_at = ? WHERE request = ?`, values...); err != nil {
 				return err
 			}
 			return audit.Record(ctx, tx, change.Change)
-		case first == change.by.Name:
-			return nil
-		case fingerprint == change.by.Fingerprint():
-			first = change.by.Name
+		case by.is(before):
+			same = true
 			return nil
 		}
 		_, err = tx.ExecContext(ctx, `DELETE FROM second_person WHERE request = ?`, request)
 		return err
 	})
-	return first, err
+	return first, same, err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/second"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
@@ -128,6 +129,66 @@ func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 	no(admins("alicia"), "/e", "x")
 	_, _, err = ask(admins("alicia"), adminapi.ActionApprove, "/e", "x")
 	require.ErrorContains(t, err, "same_person")
+}
+
+// TestOfPeopleWhomAnIssuerIdentifiesTheSubjectDecides has two with one name, and one whose group
+// loses its role.
+func TestOfPeopleWhomAnIssuerIdentifiesTheSubjectDecides(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, source string) {
+		t.Helper()
+		groups := &tokens.GroupFile{Path: filepath.Join(t.TempDir(), "groups")}
+		list := func(text string) {
+			require.NoError(t, os.WriteFile(groups.Path, []byte(text), 0o600))
+			require.NoError(t, groups.Read(t.Context()))
+		}
+		list("role=administrator a\nrole=administrator b\n")
+		people, err := oidcauth.New(oidcauth.Config{Issuer: "https://login.example.com", ClientID: "trueup", Groups: groups})
+		require.NoError(t, err)
+		token, _ := tokens.New()
+		file := &tokens.File{Path: filepath.Join(t.TempDir(), "tokens"), Logger: slog.New(slog.DiscardHandler)}
+		require.NoError(t, os.WriteFile(file.Path, []byte("name=alice "+token+"\n"), 0o600))
+		require.NoError(t, file.Read(t.Context()))
+		p := &second.Person{
+			Database: controlplanetest.Open(t, source), Admins: file.Admins, People: people, Actions: []string{adminapi.ActionEpoch},
+		}
+		person := func(subject, name, group string) tokens.Admin {
+			admin, err := people.Admin(tokens.Person{Issuer: "https://login.example.com", Subject: subject, Groups: []string{group}}, name)
+			require.NoError(t, err)
+			return admin
+		}
+		ask := func(admin tokens.Admin, path string) string {
+			answer := httptest.NewRecorder()
+			agreed, err := p.Agree(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, http.NoBody), adminapi.ActionEpoch, admin, nil)
+			switch refused, _ := errors.AsType[*adminapi.Error](err); {
+			case refused != nil:
+				return refused.Code
+			case agreed:
+				return "agreed"
+			}
+			require.NoError(t, err)
+			return "waits"
+		}
+		require.Equal(t, "waits", ask(person("1", "alice", "a"), "/a"))
+		require.Equal(t, "same_person", ask(person("1", "alice", "a"), "/a"))
+		require.Equal(t, "same_person", ask(person("1", "renamed", "b"), "/a"))
+		require.Equal(t, "agreed", ask(person("2", "alice", "a"), "/a"), "another person with that name")
+		require.Equal(t, "waits", ask(file.Admins()[0], "/b"))
+		require.Equal(t, "same_person", ask(person("1", "alice", "a"), "/b"), "the name of a token")
+		require.Equal(t, "agreed", ask(person("3", "bob", "a"), "/b"))
+		require.Equal(t, "waits", ask(person("3", "bob", "a"), "/c"))
+		list("role=reader a\nrole=administrator b\n")
+		require.Equal(t, "waits", ask(person("2", "carol", "b"), "/c"), "the group of the first has lost the role")
+		require.Equal(t, "agreed", ask(file.Admins()[0], "/c"))
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		run(t, filepath.Join(t.TempDir(), "db"))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		run(t, pgtest.NewDatabase(t))
+	})
 }
 
 // TestManyPeopleAtOnceAreCarriedOutInPairs has two people who ask for the same at the same

@@ -6,14 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 )
 
@@ -45,15 +42,29 @@ type Admin struct {
 	Projects, Regions []string
 	// Expires is when the token ends; zero for never.
 	Expires time.Time
+	// Person is who has signed in with OpenID Connect. The zero value: the administrator has a
+	// token of the file.
+	Person Person
 
 	token string
 }
 
-// Actor is the administrator in logs and in the audit.
-func (a Admin) Actor() string { return "admin/" + cmp.Or(a.Name, a.Fingerprint()) }
+// Actor is the administrator in logs and in the audit: admin/NAME, or oidc/NAME for one who has
+// signed in with OpenID Connect.
+func (a Admin) Actor() string {
+	if a.Person.Known() {
+		return "oidc/" + a.Name
+	}
+	return "admin/" + cmp.Or(a.Name, a.Fingerprint())
+}
 
-// Fingerprint is the [Fingerprint] of the token.
-func (a Admin) Fingerprint() string { return Fingerprint(a.token) }
+// Fingerprint is the [Fingerprint] of the token, or of the person.
+func (a Admin) Fingerprint() string {
+	if a.Person.Known() {
+		return a.Person.Key()[:fingerprintSize]
+	}
+	return Fingerprint(a.token)
+}
 
 // LogValue shows all but the token.
 func (a Admin) LogValue() slog.Value { return slog.StringValue(a.label()) }
@@ -155,94 +166,4 @@ func (a Admins) Find(token string) (found Admin, err error) {
 // Usable reports whether there is a token, and none is too short.
 func (a Admins) Usable() bool {
 	return a != nil && len(a()) > 0 && !slices.ContainsFunc(a(), func(admin Admin) bool { return len(admin.token) < MinBytes })
-}
-
-var (
-	namePattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,62}$`)
-	fingerprintOf = regexp.MustCompile(`^[0-9a-f]{8}$`)
-	regionScope   = regexp.MustCompile(`^(\*|[A-Za-z0-9][A-Za-z0-9_.-]{0,99})$`)
-)
-
-// settings are what can stand before a token. No token begins with one and =.
-var settings = []string{"name", "role", "projects", "regions", "expires"} //nolint:gochecknoglobals // a table
-
-// parse reads one line of a file: settings and last the token. An error never shows the
-// token.
-func parse(line string) (Admin, error) {
-	words := strings.Fields(line)
-	if name, _, _ := strings.Cut(words[len(words)-1], "="); slices.Contains(settings, name) {
-		return Admin{}, fmt.Errorf("it has no token: its last word is the setting %s", name)
-	}
-	admin := Admin{Role: RoleAdministrator, token: words[len(words)-1]}
-	seen := map[string]bool{}
-	for _, word := range words[:len(words)-1] {
-		name, value, ok := strings.Cut(word, "=")
-		if !ok {
-			return Admin{}, errors.New("it has spaces: of several words all but the last, the token, must be settings such as role=reader")
-		}
-		if seen[name] {
-			return Admin{}, fmt.Errorf("%s is there twice", name)
-		}
-		seen[name] = true
-		if err := admin.set(name, value); err != nil {
-			return Admin{}, err
-		}
-	}
-	switch scoped := seen["projects"] || seen["regions"]; {
-	case admin.Role == RoleOperator && !scoped:
-		return Admin{}, errors.New("role is operator, which needs projects or regions, such as projects=* for all")
-	case admin.Role != RoleOperator && scoped:
-		return Admin{}, fmt.Errorf("role is %s, which has no projects and regions: only an operator has", admin.Role)
-	}
-	return admin, nil
-}
-
-// shown returns a value that is too short to be a token.
-func shown(value string) string {
-	if len(value) < MinBytes {
-		return fmt.Sprintf(" is %q,", value)
-	}
-	return ""
-}
-
-func (a *Admin) set(name, value string) error {
-	switch name {
-	case "name":
-		if !namePattern.MatchString(value) || fingerprintOf.MatchString(value) {
-			return errors.New("name must be 1 to 63 characters of a-z, 0-9, ., _, @ and -, and not 8 hexadecimal digits")
-		}
-		a.Name = value
-	case "role":
-		a.Role = Role(value)
-		if !slices.Contains([]Role{RoleReader, RoleOperator, RoleAdministrator}, a.Role) {
-			return fmt.Errorf("role%s must be reader, operator or administrator", shown(value))
-		}
-	case "projects", "regions":
-		ids := strings.Split(value, ",")
-		valid, must := regionScope.MatchString, "ids"
-		if name == "projects" {
-			valid, must = func(id string) bool { return id == all || starbase.ValidUUID(id) }, "UUIDs in lower case"
-			a.Projects = ids
-		} else {
-			a.Regions = ids
-		}
-		for n, id := range ids {
-			if !valid(id) {
-				return fmt.Errorf("%s: the id number %d is none; it must be %s with commas between, or * for all", name, n+1, must)
-			}
-		}
-	case "expires":
-		if day, err := time.Parse(time.DateOnly, value); err == nil {
-			a.Expires = day.AddDate(0, 0, 1)
-			return nil
-		}
-		at, err := time.Parse(time.RFC3339, value)
-		if err != nil {
-			return fmt.Errorf("expires%s must be a day such as 2027-01-31, the last in UTC, or a time such as 2027-01-31T12:00:00Z", shown(value))
-		}
-		a.Expires = at
-	default:
-		return errors.New("it has something else than the settings name, role, projects, regions, expires")
-	}
-	return nil
 }

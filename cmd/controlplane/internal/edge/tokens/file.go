@@ -4,21 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"reflect"
 	"slices"
-	"strings"
 	"sync/atomic"
-	"time"
-
-	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
 // maxAdmins bounds the tokens of a file.
 const maxAdmins = 256
-
-// reread is the time between two looks at a file.
-const reread = 2 * time.Second
 
 // File is a file with the tokens of administrators, one a line. All of them are valid: to
 // replace one, the new one is added, and the old one is removed when nothing uses it any
@@ -63,29 +54,22 @@ func (f *File) CheckAll(ctx context.Context) error {
 // Read reads the file now. After an error the tokens do not change. An error names the file
 // and the line, and never shows a token.
 func (f *File) Read(ctx context.Context) error {
-	content, err := os.ReadFile(f.Path)
-	if err != nil {
-		return err
-	}
 	var found []Admin
 	lines := map[string]int{}
-	for n, line := range strings.Split(string(content), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
+	err := eachLine(f.Path, func(n int, line string) error {
 		admin, err := parse(line)
 		if err != nil {
-			return fmt.Errorf("line %d of %s: %w", n+1, f.Path, err)
+			return fmt.Errorf("line %d of %s: %w", n, f.Path, err)
 		}
 		if first, twice := lines[admin.token]; twice {
-			return fmt.Errorf("line %d of %s: it has the token of line %d", n+1, f.Path, first)
+			return fmt.Errorf("line %d of %s: it has the token of line %d", n, f.Path, first)
 		}
-		lines[admin.token] = n + 1
-		if err := f.check(ctx, admin.token, n+1); err != nil {
-			return err
-		}
+		lines[admin.token] = n
 		found = append(found, admin)
+		return f.check(ctx, admin.token, n)
+	})
+	if err != nil {
+		return err
 	}
 	if len(found) == 0 || len(found) > maxAdmins {
 		return fmt.Errorf("%s has %d tokens, want 1 to %d, one a line", f.Path, len(found), maxAdmins)
@@ -112,35 +96,7 @@ func (f *File) check(ctx context.Context, token string, line int) error {
 
 // Start reads the file again and again until ctx ends, and then returns nil.
 func (f *File) Start(ctx context.Context) error {
-	said := ""
-	loop := reconcile.Loop{
-		Name:     "tokens of administrators",
-		Interval: reread,
-		Reconciler: reconcile.Func(func(ctx context.Context) (reconcile.Result, error) {
-			said = f.again(ctx, said)
-			return reconcile.Result{}, nil
-		}),
-	}
-	return loop.Start(ctx)
-}
-
-// again reads the file once more, and returns why it could not be used, which is logged once.
-func (f *File) again(ctx context.Context, said string) string {
-	before := f.Admins()
-	err := f.Read(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return said
-	case err != nil:
-		if err.Error() != said {
-			f.Logger.ErrorContext(ctx, "admin tokens not reloaded", slog.Any("error", err))
-		}
-		return err.Error()
-	}
-	if now := f.Admins(); !reflect.DeepEqual(before, now) {
-		f.Logger.InfoContext(ctx, "admin tokens reloaded", slog.Any("before", Labels(before)), slog.Any("now", Labels(now)))
-	}
-	return ""
+	return follow(ctx, "admin tokens", f.Logger, f.Read, f.Admins, Labels)
 }
 
 // Labels returns what logs show of the administrators.

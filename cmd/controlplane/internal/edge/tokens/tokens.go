@@ -26,6 +26,9 @@ const MinBytes = 16
 // ErrUnknown is a token that is not, or no longer, valid.
 var ErrUnknown = errors.New("unknown token")
 
+// fingerprintSize is the length of a [Fingerprint].
+const fingerprintSize = 8
+
 // minBits is the entropy below which a token that an operator chose can be guessed.
 const minBits = 128
 
@@ -96,8 +99,7 @@ func Mark(hash string) string {
 // They come from a hash that has no other use, so they do not help to check a guess of the
 // hash in the database.
 func Fingerprint(token string) string {
-	const size = 8
-	return Hash("trueup administrator " + token)[:size]
+	return Hash("trueup administrator " + token)[:fingerprintSize]
 }
 
 // Same compares two tokens. The time it takes depends on their lengths alone.

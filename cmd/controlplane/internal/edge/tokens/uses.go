@@ -32,9 +32,9 @@ type Uses struct {
 }
 
 // Note stores that the token was used now. What cannot be stored is logged: the request goes
-// on.
+// on. The tokens of people who have signed in with OpenID Connect are not stored.
 func (u *Uses) Note(ctx context.Context, admin Admin) {
-	if u == nil {
+	if u == nil || admin.Person.Known() {
 		return
 	}
 	name, now := admin.Fingerprint(), time.Now()

@@ -16,6 +16,8 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/keyring"
 )
@@ -36,7 +38,11 @@ func exchanges(t *testing.T) map[string]exchange {
 	t.Helper()
 	keys, err := keyring.Parse("one " + strings.Repeat("A", 43) + "=\n")
 	require.NoError(t, err)
-	plane := controlplanetest.Start(t, controlplanetest.Options{Source: filepath.Join(t.TempDir(), "db"), Keys: keys})
+	people, err := oidcauth.New(oidcauth.Config{
+		Issuer: "https://login.example.com/realms/company", ClientID: "trueup", Groups: &tokens.GroupFile{},
+	})
+	require.NoError(t, err)
+	plane := controlplanetest.Start(t, controlplanetest.Options{Source: filepath.Join(t.TempDir(), "db"), Keys: keys, People: people})
 	const (
 		cluster = "0b8a3c52-9f0e-4c35-8a77-3d1f2f9c5a10"
 		project = "5f0c7c1e-2a61-4f0e-9a43-6f7f0f3a1b22"
@@ -49,7 +55,7 @@ func exchanges(t *testing.T) map[string]exchange {
 		"{cluster_id}": cluster, "{project_id}": project, "{service_id}": service, "{environment}": "production",
 		"{var_group_id}": group, "{region_id}": "eu", "{id}": "d_1", "{scope}": "eu-1.aws",
 	}
-	tokens := map[string]string{"/api/v1/admin/": controlplanetest.AdminToken}
+	credentials := map[string]string{"/api/v1/admin/": controlplanetest.AdminToken}
 	var epoch string
 	found := map[string]exchange{}
 	do := func(method, path, body string) object {
@@ -67,7 +73,7 @@ func exchanges(t *testing.T) map[string]exchange {
 		if strings.HasPrefix(at, "/ctrl.v1.") {
 			r.Header.Set("X-Krane-Region", values["{scope}"])
 		}
-		for prefix, token := range tokens {
+		for prefix, token := range credentials {
 			if strings.HasPrefix(at, prefix) {
 				r.Header.Set("Authorization", "Bearer "+token)
 			}
@@ -108,7 +114,7 @@ func exchanges(t *testing.T) map[string]exchange {
 		return value
 	}
 
-	tokens["/api/v1/clusters/"] = text(do("PUT", "clusters/{cluster_id}", `{"region":"nyc3"}`), "token")
+	credentials["/api/v1/clusters/"] = text(do("PUT", "clusters/{cluster_id}", `{"region":"nyc3"}`), "token")
 	do("PUT", "clusters/{cluster_id}/config", `{"lb_size_units":2}`)
 	do("GET", "clusters/{cluster_id}/config", "")
 	do("PUT", "projects/{project_id}", `{"cluster_id":"`+cluster+`","workspace_id":"22222222-2222-4222-8222-222222222222",`+
@@ -155,7 +161,7 @@ func exchanges(t *testing.T) map[string]exchange {
 	do("POST", "clusters/{cluster_id}/rotate-token", `{"overlap_seconds":3600}`)
 	do("POST", "clusters/{cluster_id}/new-epoch", ``)
 
-	tokens["/api/v1/scopes/"] = text(do("PUT", "regions/{region_id}", `{"name":"eu-1.aws","platform":"aws"}`), "token")
+	credentials["/api/v1/scopes/"] = text(do("PUT", "regions/{region_id}", `{"name":"eu-1.aws","platform":"aws"}`), "token")
 	do("PUT", "regions/{region_id}/deployments/{id}", `{"desired_state":"running","spec":{"k8s_namespace":"customer","k8s_name":"web",`+
 		ids+`"image":"registry.example.com/web:1","cpu_millicores":"250","memory_mib":"256","port":8080}}`)
 	do("PUT", "regions/{region_id}/sentinels/{id}", `{"desired_state":"running","spec":{"k8s_namespace":"customer","k8s_name":"gate",`+
@@ -165,11 +171,11 @@ func exchanges(t *testing.T) map[string]exchange {
 	for _, path := range []string{
 		"regions", "regions/{region_id}", "regions/{region_id}/deployments", "regions/{region_id}/sentinels", "regions/{region_id}/policies",
 		"regions/{region_id}/deployments/{id}", "regions/{region_id}/sentinels/{id}", "regions/{region_id}/policies/{id}",
-		"log", "tokens", "/api/v1/scopes/{scope}/items?limit=1&wait=10s",
+		"log", "tokens", "me", oidcauth.SignInPath, "/api/v1/scopes/{scope}/items?limit=1&wait=10s",
 	} {
 		do("GET", path, "")
 	}
-	tokens["/ctrl.v1."] = tokens["/api/v1/scopes/"]
+	credentials["/ctrl.v1."] = credentials["/api/v1/scopes/"]
 	do("POST", "/ctrl.v1.ClusterService/Heartbeat", `{"heldDeletions":{"digest":"`+digest+`","count":1,`+
 		`"units":[{"unit":"deployment customer/web","objects":4,"reason":"absent"}]}}`)
 	do("POST", "regions/{region_id}/allow-mass-delete", `{"digest":"`+digest+`"}`)

@@ -23,6 +23,7 @@ import (
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/openapi"
@@ -86,7 +87,7 @@ func TestTheReferenceIsUpToDate(t *testing.T) {
 		"components": object{
 			"schemas": s.named, "responses": s.responses,
 			"securitySchemes": object{
-				"admin": object{"type": "http", "scheme": "bearer", "description": "A token of --admin-token-file."},
+				"admin": object{"type": "http", "scheme": "bearer", "description": "A token of --admin-token-file, or an ID token of --oidc-issuer."},
 				"agent": object{
 					"type": "http", "scheme": "bearer", "description": "The token that the registration of the cluster or region answered.",
 				},
@@ -130,8 +131,10 @@ var parameters = map[string]string{
 // tag returns the group that a route belongs to, and the credential that it needs.
 func tag(path string) (tag, credential string) {
 	switch {
-	case strings.HasPrefix(path, adminapi.Prefix+"audit"), path == adminapi.Prefix+"tokens":
+	case strings.HasPrefix(path, adminapi.Prefix+"audit"), path == adminapi.Prefix+"tokens", path == adminapi.Prefix+"me":
 		return "audit", "admin"
+	case path == oidcauth.SignInPath:
+		return "audit", ""
 	case strings.HasPrefix(path, adminapi.Prefix+"usage"):
 		return "usage", "admin"
 	case strings.HasPrefix(path, adminapi.Prefix+"regions"), path == adminapi.Prefix+"log", path == adminapi.Prefix+"new-log-epoch":
@@ -148,6 +151,9 @@ func tag(path string) (tag, credential string) {
 func (s *schemas) operation(route adminapi.Route, example exchange) object {
 	tag, credential := tag(route.Path)
 	operation := object{"tags": []string{tag}, "security": []object{{credential: []string{}}}}
+	if credential == "" {
+		operation["security"] = []object{}
+	}
 	var params []object
 	for _, name := range parameter.FindAllStringSubmatch(route.Path, -1) {
 		require.NotEmpty(s.t, parameters[name[1]], name[1])
@@ -266,14 +272,19 @@ func refusals(route adminapi.Route) map[int][]string {
 		all[status] = slices.Clone(codes)
 	}
 	add := func(status int, codes ...string) { all[status] = append(all[status], codes...) }
-	add(http.StatusUnauthorized, "unauthorized")
-	if _, credential := tag(route.Path); credential == "admin" {
+	_, credential := tag(route.Path)
+	if credential == "admin" {
 		add(http.StatusUnauthorized, "token_expired")
+		add(http.StatusForbidden, "no_role")
+		add(http.StatusServiceUnavailable, "issuer_unavailable")
 		if route.Needs() != adminapi.RightRead {
 			add(http.StatusForbidden, "forbidden")
 		}
 	}
-	add(http.StatusTooManyRequests, "too_many_attempts")
+	if credential != "" {
+		add(http.StatusUnauthorized, "unauthorized")
+		add(http.StatusTooManyRequests, "too_many_attempts")
+	}
 	add(http.StatusInternalServerError, "internal")
 	add(http.StatusServiceUnavailable, "busy", "disk_full")
 	add(http.StatusBadRequest, "invalid")
@@ -298,12 +309,13 @@ Every route with its parameters, and the codes of its errors. The control plane 
 examples as an OpenAPI 3.1 document at ` + "`/openapi.json`" + `, without a credential. Generated; see
 ` + "`cmd/controlplane/internal/front/openapi`" + `.
 
-Administrators send ` + "`Authorization: Bearer`" + ` with a token of ` + "`--admin-token-file`" + `, agents with theirs. A list
+Administrators send ` + "`Authorization: Bearer`" + ` with a token of ` + "`--admin-token-file`" + ` or an ID token of
+` + "`--oidc-issuer`" + `, agents with theirs. A list
 answers a part: at most ` + "`limit`" + ` items, and ` + "`next`" + ` if more follow, which is the ` + "`after`" + ` of the next request.
 A token has a role; see [the runbook](runbooks.md#the-tokens-of-the-administrators). Each route can also answer
-400 ` + "`invalid`" + `, 401 ` + "`unauthorized`" + ` or ` + "`token_expired`" + `, 403 ` + "`forbidden`" + ` to a role that lacks the right,
-429 ` + "`too_many_attempts`" + `, 500 ` + "`internal`" + `, and 503
-` + "`busy`" + ` or ` + "`disk_full`" + `; one with a body also 400 ` + "`malformed`" + ` or ` + "`unknown_field`" + `, 413 ` + "`too_large`" + ` and 415
+400 ` + "`invalid`" + `, 401 ` + "`unauthorized`" + ` or ` + "`token_expired`" + `, 403 ` + "`forbidden`" + ` to a role that lacks the right or
+` + "`no_role`" + ` to a person without a role, 429 ` + "`too_many_attempts`" + `, 500 ` + "`internal`" + `, and 503
+` + "`busy`" + `, ` + "`disk_full`" + `, or ` + "`issuer_unavailable`" + ` if an ID token cannot be checked; one with a body also 400 ` + "`malformed`" + ` or ` + "`unknown_field`" + `, 413 ` + "`too_large`" + ` and 415
 ` + "`unsupported_media_type`" + `.
 `)
 	titles := map[string]string{
@@ -335,8 +347,11 @@ A token has a role; see [the runbook](runbooks.md#the-tokens-of-the-administrato
 				errs = append(errs, fmt.Sprintf("%d `%s`", status, strings.Join(slices.Compact(codes), "`, `")))
 			}
 			path, needs := strings.TrimPrefix(route.Path, adminapi.Prefix), "agent"
-			if _, credential := tag(route.Path); credential == "admin" {
+			switch _, credential := tag(route.Path); credential {
+			case "admin":
 				needs, _, _ = strings.Cut(role(route), " ")
+			case "":
+				needs = "none"
 			}
 			fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s | %s | %s |\n", route.Method, path, strings.ReplaceAll(summary, "|", `\|`), needs,
 				strings.Join(members(route.Operation.Body), ", "), answers(route), strings.Join(errs, "; "))

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 )
 
@@ -34,17 +35,13 @@ type visitor struct {
 func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
-			token, ok := tokens.Bearer(r.Header)
-			if admin, err := p.admins.Find(token); ok && err == nil {
-				origin.Verified(r.Context(), admin.Actor())
-				next(w, r, visitor{until: admin.Expires})
+			admin, refused := p.bearer(r)
+			if refused != nil {
+				refuse(w, refused)
 				return
 			}
-			if wait := p.guard.Failed(r, "page", token); wait > 0 {
-				guard.Refuse(w, wait)
-				return
-			}
-			unauthorized(w)
+			origin.Verified(r.Context(), admin.Actor())
+			next(w, r, visitor{until: admin.Expires})
 			return
 		}
 		who, err := p.visitor(r)
@@ -62,12 +59,35 @@ func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) htt
 	}
 }
 
+// bearer returns the administrator whose token the request has, or how it is refused.
+func (p *Page) bearer(r *http.Request) (tokens.Admin, *adminapi.Error) {
+	const endpoint = "page"
+	token, ok := tokens.Bearer(r.Header)
+	if !ok {
+		return tokens.Admin{}, p.guard.Refused(r, endpoint, token)
+	}
+	admin, err := p.people.Authenticate(r, p.admins, p.guard, endpoint, token)
+	refused, _ := errors.AsType[*adminapi.Error](err)
+	return admin, refused
+}
+
+// refuse answers a bearer that is refused with a line of text.
+func refuse(w http.ResponseWriter, refused *adminapi.Error) {
+	if refused.Wait > 0 {
+		guard.Refuse(w, refused.Wait)
+		return
+	}
+	if refused.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	http.Error(w, refused.Message, refused.Status)
+}
+
 // admitted reports whether the token or session of a request is still valid. A database
 // that cannot be asked ends nothing.
 func (p *Page) admitted(r *http.Request) bool {
 	if token, ok := tokens.Bearer(r.Header); ok {
-		_, err := p.admins.Find(token)
-		return err == nil
+		return p.people.Valid(r.Context(), p.admins, token)
 	}
 	who, err := p.visitor(r)
 	return err != nil || who.sessionID != ""
@@ -90,14 +110,20 @@ func unauthorized(w http.ResponseWriter) {
 }
 
 // loginForm is what the template login shows.
-type loginForm struct{ Refused bool }
+type loginForm struct {
+	// Refused is true after a token that is not valid.
+	Refused bool
+	// SSO is true if people can sign in with OpenID Connect, and Trouble why one could not.
+	SSO     bool
+	Trouble string
+}
 
 func (p *Page) showLogin(w http.ResponseWriter, r *http.Request) {
 	if who, err := p.visitor(r); err == nil && who.sessionID != "" {
 		http.Redirect(w, r, Path, http.StatusSeeOther)
 		return
 	}
-	p.render(w, r, http.StatusOK, "login", loginForm{})
+	p.render(w, r, http.StatusOK, "login", loginForm{SSO: p.people.OnPage()})
 }
 
 func (p *Page) login(w http.ResponseWriter, r *http.Request) {
@@ -122,21 +148,28 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 			unauthorized(w)
 			return
 		}
-		p.render(w, r, http.StatusUnauthorized, "login", loginForm{Refused: true})
+		p.render(w, r, http.StatusUnauthorized, "login", loginForm{Refused: true, SSO: p.people.OnPage()})
 		return
 	}
+	if p.begin(w, r, admin) {
+		http.Redirect(w, r, Path, http.StatusSeeOther)
+	}
+}
+
+// begin begins a session of the administrator, or has answered why it cannot.
+func (p *Page) begin(w http.ResponseWriter, r *http.Request, admin tokens.Admin) bool {
 	actor := admin.Actor()
 	ctx, cancel := context.WithTimeout(audit.NewContext(r.Context(), actor), requestTimeout)
 	defer cancel()
 	secret, err := p.sessions.open(ctx, admin)
 	if err != nil {
 		p.fail(w, r, "login", err)
-		return
+		return false
 	}
 	p.used.Note(ctx, admin)
 	p.logger.InfoContext(ctx, "login", slog.String("actor", actor), slog.String("from", origin.Address(ctx)))
 	p.setCookie(w, r, secret, sessionAge)
-	http.Redirect(w, r, Path, http.StatusSeeOther)
+	return true
 }
 
 func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
@@ -157,14 +190,23 @@ func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
 
 // setCookie sets the cookie for that long, or removes it.
 func (p *Page) setCookie(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
-	seconds := int(age / time.Second)
-	if age < 0 {
-		seconds = -1
-	}
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName, Value: value, Path: Path, MaxAge: seconds,
-		// Set by a proxy that ends TLS; a client that sets it affects itself alone.
-		Secure:   r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
+		Name: cookieName, Value: value, Path: Path, MaxAge: maxAge(age),
+		Secure:   secureCookie(r),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
+}
+
+// secureCookie reports whether the browser has asked by HTTPS. A proxy that ends TLS sets the
+// header; a client that sets it affects itself alone.
+func secureCookie(r *http.Request) bool {
+	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+// maxAge returns the Max-Age of a cookie that is kept for that long, or removed if it is negative.
+func maxAge(age time.Duration) int {
+	if age < 0 {
+		return -1
+	}
+	return int(age / time.Second)
 }

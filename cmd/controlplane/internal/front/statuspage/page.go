@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/guard"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
@@ -61,6 +62,8 @@ type Config struct {
 	Database *db.Database
 	// Admins are the tokens that open the page. Required, each of at least 16 bytes.
 	Admins tokens.Admins
+	// People are those who sign in with OpenID Connect. Nil: there are none.
+	People *oidcauth.People
 	// Used stores when these were used to log in. Nil: it is not stored.
 	Used *tokens.Uses
 	// Streams returns how many streams of the region of that scope are open.
@@ -95,6 +98,7 @@ type Config struct {
 // while it is being looked at. It is safe for concurrent use.
 type Page struct {
 	admins     tokens.Admins
+	people     *oidcauth.People
 	used       *tokens.Uses
 	guard      *guard.Guard
 	sessions   *sessions
@@ -130,9 +134,10 @@ func New(config Config) (*Page, error) {
 	}
 	p := &Page{
 		admins:     config.Admins,
+		people:     config.People,
 		used:       config.Used,
 		guard:      config.Guard,
-		sessions:   &sessions{db: config.Database, admins: config.Admins},
+		sessions:   &sessions{db: config.Database, admins: config.Admins, people: config.People},
 		heartbeat:  cmp.Or(config.Heartbeat, defaultHeartbeat),
 		logger:     cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		template:   parsed,
@@ -185,6 +190,9 @@ func New(config Config) (*Page, error) {
 		"GET " + loginPath:   p.showLogin,
 		"POST " + loginPath:  p.login,
 		"POST " + logoutPath: p.logout,
+
+		"GET " + ssoPath:               p.beginSSO,
+		"GET " + oidcauth.CallbackPath: p.endSSO,
 	}
 	for name, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "script.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
 		p.routes["GET "+assetsPath+name] = asset(files, name, kind)

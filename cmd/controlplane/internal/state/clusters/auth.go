@@ -2,11 +2,9 @@ package clusters
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
@@ -16,16 +14,12 @@ import (
 
 func (s *Server) authenticateAdmin(w http.ResponseWriter, r *http.Request) error {
 	token, ok := tokens.Bearer(r.Header)
-	admin, err := s.admins.Find(token)
-	switch {
-	case ok && errors.Is(err, tokens.ErrExpired):
-		return &adminapi.Error{
-			Status:  http.StatusUnauthorized,
-			Code:    "token_expired",
-			Message: "the token has expired, at " + admin.Expires.UTC().Format(time.RFC3339),
-		}
-	case !ok || err != nil:
+	if !ok {
 		return s.gate.Guard.Refused(r, "admin", token)
+	}
+	admin, err := s.people.Authenticate(r, s.admins, s.gate.Guard, "admin", token)
+	if err != nil {
+		return err
 	}
 	s.used.Note(r.Context(), admin)
 	ctx := audit.NewContext(context.WithValue(r.Context(), adminKey{}, admin), admin.Actor())

@@ -58,7 +58,7 @@ type snapshotBody struct {
 
 // adminRoutes are the administration of clusters and of what runs on them.
 func (s *Server) adminRoutes() []adminapi.Route {
-	return append(s.clusterRoutes(), s.projectRoutes()...)
+	return append(append(s.clusterRoutes(), s.projectRoutes()...), meRoute())
 }
 
 func (s *Server) clusterRoutes() []adminapi.Route {

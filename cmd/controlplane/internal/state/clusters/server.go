@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/requestid"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/second"
@@ -37,6 +38,8 @@ type Config struct {
 	// Admins are the tokens that open the endpoints below /api/v1/admin/. Required, each of
 	// at least 16 bytes.
 	Admins tokens.Admins
+	// People are those who sign in with OpenID Connect. Nil: there are none.
+	People *oidcauth.People
 	// Used stores when these were used. Nil: it is not stored.
 	Used *tokens.Uses
 	// Second asks for a second person where one is not enough. Nil: one always is.
@@ -64,6 +67,7 @@ type Server struct {
 	store    *Store
 	api      *adminapi.API
 	admins   tokens.Admins
+	people   *oidcauth.People
 	used     *tokens.Uses
 	second   *second.Person
 	gate     agents.Gate
@@ -74,10 +78,10 @@ type Server struct {
 	// snapshots are counted by what became of them.
 	snapshots *prometheus.CounterVec
 	bodies    *bodies
-	// Two muxes, so that an agent's token cannot reach an admin handler
+	// Muxes of their own, so that an agent's token cannot reach an admin handler
 	// whatever the path looks like.
-	adminMux, agentMux *http.ServeMux
-	routes             []adminapi.Route
+	adminMux, agentMux, openMux *http.ServeMux
+	routes                      []adminapi.Route
 }
 
 // New returns a server, or an error that names the field of config that
@@ -94,6 +98,7 @@ func New(config Config) (*Server, error) {
 		store:  config.Store,
 		api:    &adminapi.API{Logger: logger, Conditions: slices.Concat(conditions, config.AdminConditions)},
 		admins: config.Admins,
+		people: config.People,
 		used:   config.Used,
 		second: config.Second,
 		gate:   agents.Gate{Scopes: config.Store.Agents(), Guard: config.Guard, Limits: config.Limits},
@@ -130,8 +135,9 @@ func New(config Config) (*Server, error) {
 	ofAgents, ofAdmins := s.agentRoutes(), append(s.adminRoutes(), config.AdminRoutes...)
 	administration := *s.api
 	administration.Admit = s.admit
-	s.agentMux, s.adminMux = s.api.Mux(ofAgents), administration.Mux(ofAdmins)
-	s.routes = slices.Concat(ofAgents, ofAdmins)
+	ofAll := oidcauth.Routes(config.People)
+	s.agentMux, s.adminMux, s.openMux = s.api.Mux(ofAgents), administration.Mux(ofAdmins), s.api.Mux(ofAll)
+	s.routes = slices.Concat(ofAgents, ofAdmins, ofAll)
 	return s, nil
 }
 
@@ -158,6 +164,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		serve = s.api.Answer(s.authenticateAdmin)
 	case strings.HasPrefix(r.URL.Path, agentPrefix):
 		serve = s.api.Answer(s.authenticateAgent)
+	case r.URL.Path == oidcauth.SignInPath:
+		serve = s.api.Answer(func(w http.ResponseWriter, r *http.Request) error { return dispatch(s.openMux, w, r) })
 	}
 	serve(recorder, r)
 

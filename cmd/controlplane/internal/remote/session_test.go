@@ -1,0 +1,211 @@
+package remote_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth/issuertest"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+)
+
+// people returns those of an issuer whose members of staff have the role.
+func people(t *testing.T, issuer *issuertest.Issuer, role string) *oidcauth.People {
+	t.Helper()
+	groups := &tokens.GroupFile{Path: filepath.Join(t.TempDir(), "groups")}
+	require.NoError(t, os.WriteFile(groups.Path, []byte(role+" staff\n"), 0o600))
+	require.NoError(t, groups.Read(t.Context()))
+	found, err := oidcauth.New(oidcauth.Config{Issuer: issuer.URL, ClientID: issuertest.ClientID, ClientSecret: issuer.Secret, Groups: groups})
+	require.NoError(t, err)
+	return found
+}
+
+// signedOut returns the commands of a user who has no token, and the file of the sign-ins.
+func signedOut(t *testing.T, of *oidcauth.People) (s *shell, cache string) {
+	t.Helper()
+	plane := controlplanetest.Start(t, controlplanetest.Options{Source: filepath.Join(t.TempDir(), "db"), People: of})
+	cache = filepath.Join(t.TempDir(), "settings", "sign-ins.json")
+	return &shell{t, map[string]string{
+		"TRUEUP_CONTROLPLANE_SERVER": "http://" + plane.Address, "TRUEUP_CONTROLPLANE_TOKEN_CACHE": cache,
+	}}, cache
+}
+
+// login runs the command login, with a browser that opens the address it prints.
+func (s *shell) login() (code int, out, errs string) {
+	s.t.Helper()
+	reader, writer := io.Pipe()
+	var stdout, stderr bytes.Buffer
+	var browser sync.WaitGroup
+	browser.Go(func() {
+		lines := bufio.NewScanner(io.TeeReader(reader, &stderr))
+		for lines.Scan() {
+			if !strings.HasPrefix(lines.Text(), "http") {
+				continue
+			}
+			response, err := http.Get(lines.Text()) //nolint:noctx // a test
+			if assert.NoError(s.t, err) {
+				_, _ = io.Copy(io.Discard, response.Body)
+				assert.NoError(s.t, response.Body.Close())
+				assert.Equal(s.t, 200, response.StatusCode)
+			}
+		}
+	})
+	code = program.Run(s.t.Context(), s.command(), []string{"login"}, &stdout, writer)
+	require.NoError(s.t, writer.Close())
+	browser.Wait()
+	return code, stdout.String(), stderr.String()
+}
+
+func TestAUserSignsInOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	issuer := issuertest.Start(t)
+	issuer.SetPerson("1", "alice", "staff")
+	s, cache := signedOut(t, people(t, issuer, "role=operator regions=eu"))
+	code, _, errs := s.run("", "whoami")
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, "must be a file with the token of an administrator; or sign in to http://127.0.0.1:")
+
+	for _, login := range []func() (int, string, string){s.login, func() (int, string, string) { return s.run("", "login --device") }} {
+		code, out, errs := login()
+		require.Zero(t, code, errs)
+		require.Contains(t, out, " as oidc/alice, with the role operator, which may change the regions eu.\n")
+		info, err := os.Stat(cache)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode())
+		code, out, errs = s.run("", "whoami -o json")
+		require.Zero(t, code, errs)
+		var who map[string]any
+		require.NoError(t, json.Unmarshal([]byte(out), &who))
+		require.Equal(t, "oidc/alice", who["actor"])
+		require.Equal(t, []any{"eu"}, who["regions"])
+		require.NotEmpty(t, who["expires_at"])
+		code, _, errs = s.run("", "list clusters")
+		require.Zero(t, code, errs)
+		code, _, errs = s.run("region: eu", "put cluster "+cluster+" -f -")
+		require.Equal(t, 1, code)
+		require.Contains(t, errs, "oidc/alice has the role operator and may change the regions eu")
+		text, err := os.ReadFile(cache)
+		require.NoError(t, err)
+		require.NotContains(t, out+errs, string(text[100:150]))
+	}
+	code, out, _ := s.run("", "logout")
+	require.Zero(t, code)
+	require.Contains(t, out, "Signed out of http://127.0.0.1:")
+	code, _, errs = s.run("", "logout")
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "there is no sign-in to http://127.0.0.1:")
+	code, _, _ = s.run("", "whoami")
+	require.Equal(t, 2, code)
+}
+
+// TestASignInIsRefreshedOnceByManyCommands has an issuer that takes each refresh token once.
+func TestASignInIsRefreshedOnceByManyCommands(t *testing.T) {
+	t.Parallel()
+	issuer := issuertest.Start(t)
+	issuer.SetPerson("1", "alice", "staff")
+	issuer.SetAge(5 * time.Second) // too short to be used again
+	s, cache := signedOut(t, people(t, issuer, "role=reader"))
+	code, _, errs := s.login()
+	require.Zero(t, code, errs)
+	require.Equal(t, 1, issuer.Issued())
+	issuer.SetAge(time.Hour)
+	var group sync.WaitGroup
+	for range 10 {
+		group.Go(func() {
+			var stdout, stderr bytes.Buffer
+			assert.Zero(t, program.Run(t.Context(), s.command(), []string{"whoami"}, &stdout, &stderr), stderr.String)
+			assert.Contains(t, stdout.String(), "actor: oidc/alice")
+		})
+	}
+	group.Wait()
+	require.Equal(t, 2, issuer.Issued())
+
+	expire := func() {
+		text, err := os.ReadFile(cache)
+		require.NoError(t, err)
+		var all map[string]map[string]any
+		require.NoError(t, json.Unmarshal(text, &all))
+		for _, entry := range all {
+			entry["expires_at"] = time.Now().Add(-time.Hour)
+			entry["refresh_token"] = "used"
+		}
+		text, err = json.Marshal(all)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(cache, text, 0o600))
+	}
+	expire()
+	code, _, errs = s.run("", "whoami")
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, " has ended, says the issuer: sign in again with controlplane login\n")
+	issuer.SetAway(true)
+	code, _, errs = s.run("", "whoami")
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "502")
+	require.NoError(t, os.WriteFile(cache, []byte("{"), 0o600))
+	code, _, errs = s.run("", "whoami")
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, "has no sign-ins: remove it, and sign in again")
+}
+
+func TestASignInIsForOneIssuer(t *testing.T) {
+	t.Parallel()
+	one, two := issuertest.Start(t), issuertest.Start(t)
+	one.SetPerson("1", "alice", "staff")
+	s, _ := signedOut(t, people(t, one, "role=reader"))
+	code, _, errs := s.login()
+	require.Zero(t, code, errs)
+	s.environment["TRUEUP_CONTROLPLANE_SERVER"] = moved(t, s, people(t, two, "role=reader"))
+	code, _, errs = s.run("", "whoami")
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "the server names the client trueup of the issuer "+two.URL+", and the sign-in is of trueup of "+one.URL)
+	require.Zero(t, two.Issued())
+}
+
+// moved returns the URL of another control plane, to which the sign-in of the first is said to
+// belong.
+func moved(t *testing.T, s *shell, of *oidcauth.People) string {
+	t.Helper()
+	plane := controlplanetest.Start(t, controlplanetest.Options{Source: filepath.Join(t.TempDir(), "db"), People: of})
+	cache := s.environment["TRUEUP_CONTROLPLANE_TOKEN_CACHE"]
+	text, err := os.ReadFile(cache)
+	require.NoError(t, err)
+	url := "http://" + plane.Address
+	require.NoError(t, os.WriteFile(cache, bytes.ReplaceAll(text, []byte(s.environment["TRUEUP_CONTROLPLANE_SERVER"]), []byte(url)), 0o600))
+	return url
+}
+
+func TestASignInThatCannotBeIsSaid(t *testing.T) {
+	t.Parallel()
+	s, cache := signedOut(t, nil)
+	code, _, errs := s.run("", "login")
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "this control plane has no sign-in with OpenID Connect: use --token-file")
+	issuer := issuertest.Start(t)
+	issuer.Secret = "the-secret-of-the-client"
+	s, _ = signedOut(t, people(t, issuer, "role=reader"))
+	code, _, errs = s.run("", "login")
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "the client trueup of this control plane has a secret, which a command line cannot keep: use --token-file")
+	require.NoFileExists(t, cache)
+	issuer = issuertest.Start(t)
+	issuer.SetPerson("1", "bob", "others")
+	s, cache = signedOut(t, people(t, issuer, "role=reader"))
+	code, _, errs = s.login()
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "bob has signed in, and has no right here")
+	require.NoFileExists(t, cache)
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+)
+
+// oidcOptions are the flags of the sign-in with OpenID Connect.
+type oidcOptions struct {
+	issuer, clientID, clientSecretFile, caFile string
+	groupsFile, usernameClaim, groupsClaim     string
+	externalURL                                string
+}
+
+const (
+	standardUsername = "preferred_username"
+	standardGroups   = "groups"
+)
+
+func (o *oidcOptions) flags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.issuer, "oidc-issuer", "",
+		"URL of the issuer of OpenID Connect with which people sign in, as its tokens name it; https, or http on this machine; none: tokens alone")
+	flags.StringVar(&o.clientID, "oidc-client-id", "", "id of the client at the issuer, which ID tokens must be for")
+	flags.StringVar(&o.clientSecretFile, "oidc-client-secret-file", "",
+		"file with the secret of the client; none: it is public, and has PKCE alone, which the command line needs")
+	flags.StringVar(&o.caFile, "oidc-ca-file", "", "PEM file with the authority of the issuer's certificate; none: the system's authorities")
+	flags.StringVar(&o.groupsFile, "oidc-groups-file", "",
+		"file with the roles of groups, one a line: role=reader, operator or administrator, projects= and regions= of an operator, and the name of the group; read again while the program runs")
+	flags.StringVar(&o.usernameClaim, "oidc-username-claim", standardUsername, "claim of the ID token with the name of the person")
+	flags.StringVar(&o.groupsClaim, "oidc-groups-claim", standardGroups, "claim of the ID token with the groups of the person")
+	flags.StringVar(&o.externalURL, "external-url", "",
+		"URL where browsers reach this program, without a path, to which the issuer sends them back; https, or http on this machine")
+}
+
+// people returns those who sign in with OpenID Connect and the file of their groups, nil without
+// an issuer. The issuer is not asked.
+func (o oidcOptions) people(ctx context.Context, logger *slog.Logger) (*oidcauth.People, *tokens.GroupFile, error) {
+	if err := o.check(); err != nil || o.issuer == "" {
+		return nil, nil, err
+	}
+	secret := ""
+	if o.clientSecretFile != "" {
+		var err error
+		if secret, err = program.ReadToken(o.clientSecretFile); err != nil {
+			return nil, nil, wrongFile("oidc-client-secret-file", o.clientSecretFile, err)
+		}
+	}
+	transport, err := program.Transport("oidc-ca-file", o.caFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	const patience = 10 * time.Second
+	groups := &tokens.GroupFile{Path: o.groupsFile, Logger: logger}
+	if err := groups.Read(ctx); err != nil {
+		return nil, nil, wrongFile("oidc-groups-file", o.groupsFile, err)
+	}
+	people, err := oidcauth.New(oidcauth.Config{
+		Issuer: o.issuer, ClientID: o.clientID, ClientSecret: secret, Groups: groups,
+		UsernameClaim: o.usernameClaim, GroupsClaim: o.groupsClaim,
+		ExternalURL: strings.TrimSuffix(o.externalURL, "/"), HTTP: &http.Client{Transport: transport, Timeout: patience, CheckRedirect: program.NoRedirect}, Logger: logger,
+	})
+	return people, groups, err
+}
+
+// check returns a usage error for settings that are missing, wrong, or without effect.
+func (o oidcOptions) check() error {
+	needed := []struct{ flag, value, must string }{
+		{"oidc-client-id", o.clientID, "the id of the client at the issuer"},
+		{"oidc-groups-file", o.groupsFile, "a file with the roles of groups"},
+		{"external-url", o.externalURL, "the URL where browsers reach this program, such as https://control.example.com"},
+	}
+	if o.issuer == "" {
+		for _, other := range append(needed, []struct{ flag, value, must string }{
+			{"oidc-client-secret-file", o.clientSecretFile, ""},
+			{"oidc-ca-file", o.caFile, ""},
+			{"oidc-username-claim", strings.TrimPrefix(o.usernameClaim, standardUsername), ""},
+			{"oidc-groups-claim", strings.TrimPrefix(o.groupsClaim, standardGroups), ""},
+		}...) {
+			if other.value != "" {
+				return wrong("oidc-issuer", "is not set, must be the URL of an issuer with --%s", other.flag)
+			}
+		}
+		return nil
+	}
+	if !program.Encrypted(o.issuer) {
+		return wrong("oidc-issuer", "is %q, must be a URL of https, or of http on this machine, such as https://login.example.com/realms/company",
+			program.Shown(o.issuer))
+	}
+	for _, other := range needed {
+		if other.value == "" {
+			return wrong(other.flag, "is not set, must be %s with --oidc-issuer", other.must)
+		}
+	}
+	to, err := url.Parse(o.externalURL)
+	if err != nil || !program.Encrypted(o.externalURL) || strings.Trim(to.Path, "/") != "" {
+		return wrong("external-url", "is %q, must be a URL of https, or of http on this machine, without a path, such as https://control.example.com",
+			program.Shown(o.externalURL))
+	}
+	for flag, value := range map[string]string{"oidc-username-claim": o.usernameClaim, "oidc-groups-claim": o.groupsClaim} {
+		if value == "" {
+			return wrong(flag, "is empty, must be the name of a claim")
+		}
+	}
+	return nil
+}

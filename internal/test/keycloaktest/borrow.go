@@ -54,19 +54,19 @@ func (s *Server) Reset(ctx context.Context) error {
 	}
 	var realms []struct{ Realm string }
 	var users []struct{ ID, Username string }
-	err = errors.Join(s.ask(ctx, token, http.MethodGet, "", &realms), s.ask(ctx, token, http.MethodGet, "/master/users", &users))
+	err = errors.Join(s.ask(ctx, token, http.MethodGet, "", nil, &realms), s.ask(ctx, token, http.MethodGet, "/master/users", nil, &users))
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, r := range realms {
 		if r.Realm != "master" {
-			failed = append(failed, s.ask(ctx, token, http.MethodDelete, "/"+url.PathEscape(r.Realm), nil))
+			failed = append(failed, s.ask(ctx, token, http.MethodDelete, "/"+url.PathEscape(r.Realm), nil, nil))
 		}
 	}
 	for _, u := range users {
 		if u.Username != User {
-			failed = append(failed, s.ask(ctx, token, http.MethodDelete, "/master/users/"+u.ID, nil))
+			failed = append(failed, s.ask(ctx, token, http.MethodDelete, "/master/users/"+u.ID, nil, nil))
 		}
 	}
 	return errors.Join(failed...)
@@ -86,12 +86,29 @@ func (s *Server) token(ctx context.Context) (string, error) {
 	return token.Text, send(request, &token)
 }
 
-// ask sends a request of the administrator for what is below /admin/realms.
-func (s *Server) ask(ctx context.Context, token, method, path string, answer any) error {
-	request, err := http.NewRequestWithContext(ctx, method, s.URL+"/admin/realms"+path, http.NoBody)
+// Ask sends a request of the administrator for what is below /admin/realms, with a body as JSON
+// unless it is nil, and decodes the answer into answer, unless that is nil.
+func (s *Server) Ask(ctx context.Context, method, path string, body, answer any) error {
+	token, err := s.token(ctx)
 	if err != nil {
 		return err
 	}
+	return s.ask(ctx, token, method, path, body, answer)
+}
+
+func (s *Server) ask(ctx context.Context, token, method, path string, body, answer any) error {
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, s.URL+"/admin/realms"+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+token)
 	return send(request, answer)
 }

@@ -79,15 +79,20 @@ func (o oidcOptions) check() error {
 		{"oidc-groups-file", o.groupsFile, "a file with the roles of groups"},
 		{"external-url", o.externalURL, "the URL where browsers reach this program, such as https://control.example.com"},
 	}
+	to, err := url.Parse(o.externalURL)
+	if o.externalURL != "" && (err != nil || !program.Encrypted(o.externalURL) || strings.Trim(to.Path, "/") != "") {
+		return wrong("external-url", "is %q, must be a URL of https, or of http on this machine, without a path, such as https://control.example.com",
+			program.Shown(o.externalURL))
+	}
 	if o.issuer == "" {
 		for _, other := range append(needed, []struct{ flag, value, must string }{
 			{"oidc-client-secret-file", o.clientSecretFile, ""},
 			{"oidc-ca-file", o.caFile, ""},
-			{"oidc-username-claim", strings.TrimPrefix(o.usernameClaim, standardUsername), ""},
-			{"oidc-groups-claim", strings.TrimPrefix(o.groupsClaim, standardGroups), ""},
+			{"oidc-username-claim", changed(o.usernameClaim, standardUsername), ""},
+			{"oidc-groups-claim", changed(o.groupsClaim, standardGroups), ""},
 		}...) {
 			if other.value != "" {
-				return wrong("oidc-issuer", "is not set, must be the URL of an issuer with --%s", other.flag)
+				return wrong(other.flag, "is %q, must be unset without --oidc-issuer", program.Shown(other.value))
 			}
 		}
 		return nil
@@ -100,11 +105,6 @@ func (o oidcOptions) check() error {
 		if other.value == "" {
 			return wrong(other.flag, "is not set, must be %s with --oidc-issuer", other.must)
 		}
-	}
-	to, err := url.Parse(o.externalURL)
-	if err != nil || !program.Encrypted(o.externalURL) || strings.Trim(to.Path, "/") != "" {
-		return wrong("external-url", "is %q, must be a URL of https, or of http on this machine, without a path, such as https://control.example.com",
-			program.Shown(o.externalURL))
 	}
 	for flag, value := range map[string]string{"oidc-username-claim": o.usernameClaim, "oidc-groups-claim": o.groupsClaim} {
 		if value == "" {

@@ -26,6 +26,10 @@ var installations = map[string][]string{
 	"SQLite":      nil,
 	"SQLite, TLS": {"--tls-secret", "trueup-controlplane-tls", "--monitoring"},
 	"PostgreSQL":  {"--database-secret", "trueup-controlplane-database"},
+	"SQLite, sign-in": {
+		"--oidc-issuer", "https://login.example.com:8443/realms/company", "--oidc-client-id", "trueup",
+		"--external-url", "https://control.example.com",
+	},
 	"everything": {
 		"--database-secret",
 		"123",
@@ -38,6 +42,10 @@ var installations = map[string][]string{
 		"--monitoring",
 		"--namespace",
 		"0",
+		"--oidc-issuer",
+		"https://login.example.com",
+		"--oidc-client-id",
+		"true",
 	},
 	"PostgreSQL, TLS": {"--database-secret", "trueup-controlplane-database", "--tls-secret", "true"},
 }

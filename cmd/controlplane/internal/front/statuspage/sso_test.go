@@ -113,7 +113,7 @@ func TestAPersonSignsInOnThePage(t *testing.T) {
 		require.Len(t, entries, 1)
 		require.Len(t, entries[0].Name, 8, "it tells two people with one name apart")
 
-		// The role is worked out anew for each request.
+		// The role is looked up again for each request.
 		s.list("role=reader others\n")
 		require.Equal(t, 303, w.get("/status", header(session)...).status)
 		stream := w.open(header(session)...)

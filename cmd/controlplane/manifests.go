@@ -65,7 +65,8 @@ func newManifestsCommand() *cobra.Command {
 	flags.BoolVar(&values.Monitoring, "monitoring", false,
 		"add a ServiceMonitor and a PrometheusRule with the alerts, for the operator of Prometheus")
 	flags.StringVar(&values.OIDCIssuer, "oidc-issuer", "",
-		"URL of the issuer of OpenID Connect with which people sign in; the ConfigMap trueup-controlplane-groups has the roles of their groups (none)")
+		"URL of the issuer of OpenID Connect with which people sign in; "+
+			"the ConfigMap trueup-controlplane-groups has the roles of their groups (none)")
 	flags.StringVar(&values.OIDCClientID, "oidc-client-id", "", "id of the client at the issuer")
 	flags.StringVar(&values.ExternalURL, "external-url", "",
 		"URL where browsers reach the page, to which the issuer sends them back; none: https:// and --hostname")

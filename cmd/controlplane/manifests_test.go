@@ -145,7 +145,7 @@ func TestTheProgramTakesWhatTheManifestsSay(t *testing.T) {
 				require.NoError(t, os.MkdirAll(filepath.Join(root, mount.MountPath), 0o700))
 			}
 			for path, content := range map[string]string{
-				"/secrets/admin-token": adminToken, "/tls/tls.crt": certificate, "/tls/tls.key": key,
+				"/secrets/admin-token": adminToken, "/groups/groups": "role=reader staff", "/tls/tls.crt": certificate, "/tls/tls.key": key,
 			} {
 				if _, err := os.Stat(filepath.Dir(root + path)); err == nil {
 					require.NoError(t, os.WriteFile(root+path, []byte(content), 0o600))

@@ -205,7 +205,8 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	to.RawQuery = url.Values{"code": {code}, "state": {query.Get("state")}}.Encode()
 	if asks {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = fmt.Fprintf(w, `<!DOCTYPE html><title>Issuer</title><link rel="icon" href="data:,"><a href="%s">Confirm</a>`, html.EscapeString(to.String()))
+		_, _ = fmt.Fprintf(w, `<!DOCTYPE html><title>Issuer</title><link rel="icon" href="data:,"><a href="%s">Confirm</a>`,
+			html.EscapeString(to.String()))
 		return
 	}
 	http.Redirect(w, r, to.String(), http.StatusFound)

@@ -27,7 +27,8 @@ func (o *options) twoPeople(admins []tokens.Admin) ([]string, error) {
 		}
 	}
 	if len(names) < 2 && o.oidc.issuer == "" { //nolint:mnd // two people
-		return nil, wrong("second-person", "is %q, which needs two administrators with names in --admin-token-file, which has %d, or --oidc-issuer",
+		return nil, wrong(
+			"second-person", "is %q, which needs two administrators with names in --admin-token-file, which has %d, or --oidc-issuer",
 			o.secondPerson, len(names))
 	}
 	return actions, nil

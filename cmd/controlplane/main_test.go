@@ -214,6 +214,11 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		"manifests, no hostname":    {nil, []string{"manifests", "--gateway", "a/b"}, "--hostname: is not set, must be set with --gateway"},
 		"manifests, no gateway":     {nil, []string{"manifests", "--hostname", "a.b"}, "--gateway: is not set, must be set with --hostname"},
 		"manifests, TLS twice":      {nil, []string{"manifests", "--gateway", "a/b", "--hostname", "a.b", "--tls-secret", "c"}, "--tls-secret: is set beside --gateway"},
+		"manifests, half a sign-in": {nil, []string{"manifests", "--oidc-issuer", "https://a.b", "--external-url", "https://c.d"}, "--oidc-client-id: is not set"},
+		"manifests, no issuer":      {nil, []string{"manifests", "--oidc-client-id", "a"}, "--oidc-issuer: is not set, must be set with --oidc-client-id"},
+		"manifests, plain issuer": {
+			nil, []string{"manifests", "--oidc-issuer", "http://127.0.0.1", "--external-url", "https://c.d"}, `--oidc-issuer: is "http://127.0.0.1", must be`,
+		},
 		"manifests, half a gateway": {nil, []string{"manifests", "--gateway", "b", "--hostname", "a.b"}, `--gateway: is "b", must be NAMESPACE/NAME of a Gateway`},
 		"manifests, an address":     {nil, []string{"manifests", "--gateway", "a/b", "--hostname", "https://a.b"}, `--hostname: is "https://a.b", must be a host such as`},
 	} {

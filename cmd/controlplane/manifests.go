@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 	"text/template"
@@ -28,6 +30,18 @@ type manifests struct {
 	// Gateway is NAMESPACE/NAME.
 	Gateway, Hostname string
 	Monitoring        bool
+	// OIDCIssuer, OIDCClientID and ExternalURL are flags of the program. An empty issuer: people do
+	// not sign in.
+	OIDCIssuer, OIDCClientID, ExternalURL string
+}
+
+// IssuerPort is the port of the issuer.
+func (m *manifests) IssuerPort() string {
+	issuer, err := url.Parse(m.OIDCIssuer)
+	if err != nil {
+		return ""
+	}
+	return cmp.Or(issuer.Port(), "443")
 }
 
 func newManifestsCommand() *cobra.Command {
@@ -50,7 +64,37 @@ func newManifestsCommand() *cobra.Command {
 	flags.StringVar(&values.Hostname, "hostname", "", "host of the route through --gateway")
 	flags.BoolVar(&values.Monitoring, "monitoring", false,
 		"add a ServiceMonitor and a PrometheusRule with the alerts, for the operator of Prometheus")
+	flags.StringVar(&values.OIDCIssuer, "oidc-issuer", "",
+		"URL of the issuer of OpenID Connect with which people sign in; "+
+			"the ConfigMap trueup-controlplane-groups has the roles of their groups (none)")
+	flags.StringVar(&values.OIDCClientID, "oidc-client-id", "", "id of the client at the issuer")
+	flags.StringVar(&values.ExternalURL, "external-url", "",
+		"URL where browsers reach the page, to which the issuer sends them back; none: https:// and --hostname")
 	return command
+}
+
+// checkOIDC returns an error for settings of the sign-in that are missing or do not fit.
+func (m *manifests) checkOIDC() error {
+	if m.OIDCIssuer == "" {
+		for flag, value := range map[string]string{"oidc-client-id": m.OIDCClientID, "external-url": m.ExternalURL} {
+			if value != "" {
+				return fmt.Errorf("--oidc-issuer: is not set, must be set with --%s", flag)
+			}
+		}
+		return nil
+	}
+	if m.ExternalURL == "" && m.Hostname != "" {
+		m.ExternalURL = "https://" + m.Hostname
+	}
+	for flag, value := range map[string]string{"oidc-issuer": m.OIDCIssuer, "external-url": m.ExternalURL} {
+		if !program.Encrypted(value) || !strings.HasPrefix(value, "https://") {
+			return fmt.Errorf("--%s: is %q, must be a URL of https such as https://login.example.com", flag, program.Shown(value))
+		}
+	}
+	if m.OIDCClientID == "" {
+		return errors.New("--oidc-client-id: is not set, must be set with --oidc-issuer")
+	}
+	return nil
 }
 
 // maxReplicas keeps a slip of the finger from a cluster.
@@ -78,6 +122,9 @@ func (m *manifests) check() error {
 		return fmt.Errorf("--replicas: is %d, must be 1 to %d, or 0 for the standard", m.Replicas, maxReplicas)
 	case m.Replicas > 1 && m.DatabaseSecret == "":
 		return fmt.Errorf("--replicas: is %d, must be 1 without --database-secret: a SQLite file has one writer", m.Replicas)
+	}
+	if err := m.checkOIDC(); err != nil {
+		return err
 	}
 	return program.CheckNamespace("namespace", m.Namespace)
 }

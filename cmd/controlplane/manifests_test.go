@@ -26,6 +26,10 @@ var installations = map[string][]string{
 	"SQLite":      nil,
 	"SQLite, TLS": {"--tls-secret", "trueup-controlplane-tls", "--monitoring"},
 	"PostgreSQL":  {"--database-secret", "trueup-controlplane-database"},
+	"SQLite, sign-in": {
+		"--oidc-issuer", "https://login.example.com:8443/realms/company", "--oidc-client-id", "trueup",
+		"--external-url", "https://control.example.com",
+	},
 	"everything": {
 		"--database-secret",
 		"123",
@@ -38,6 +42,10 @@ var installations = map[string][]string{
 		"--monitoring",
 		"--namespace",
 		"0",
+		"--oidc-issuer",
+		"https://login.example.com",
+		"--oidc-client-id",
+		"true",
 	},
 	"PostgreSQL, TLS": {"--database-secret", "trueup-controlplane-database", "--tls-secret", "true"},
 }
@@ -137,7 +145,7 @@ func TestTheProgramTakesWhatTheManifestsSay(t *testing.T) {
 				require.NoError(t, os.MkdirAll(filepath.Join(root, mount.MountPath), 0o700))
 			}
 			for path, content := range map[string]string{
-				"/secrets/admin-token": adminToken, "/tls/tls.crt": certificate, "/tls/tls.key": key,
+				"/secrets/admin-token": adminToken, "/groups/groups": "role=reader staff", "/tls/tls.crt": certificate, "/tls/tls.key": key,
 			} {
 				if _, err := os.Stat(filepath.Dir(root + path)); err == nil {
 					require.NoError(t, os.WriteFile(root+path, []byte(content), 0o600))

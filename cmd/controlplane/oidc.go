@@ -29,13 +29,15 @@ const (
 
 func (o *oidcOptions) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.issuer, "oidc-issuer", "",
-		"URL of the issuer of OpenID Connect with which people sign in, as its tokens name it; https, or http on this machine; none: tokens alone")
+		"URL of the issuer of OpenID Connect with which people sign in, as its tokens name it; "+
+			"https, or http on this machine; none: tokens alone")
 	flags.StringVar(&o.clientID, "oidc-client-id", "", "id of the client at the issuer, which ID tokens must be for")
 	flags.StringVar(&o.clientSecretFile, "oidc-client-secret-file", "",
 		"file with the secret of the client; none: it is public, and has PKCE alone, which the command line needs")
 	flags.StringVar(&o.caFile, "oidc-ca-file", "", "PEM file with the authority of the issuer's certificate; none: the system's authorities")
 	flags.StringVar(&o.groupsFile, "oidc-groups-file", "",
-		"file with the roles of groups, one a line: role=reader, operator or administrator, projects= and regions= of an operator, and the name of the group; read again while the program runs")
+		"file with the roles of groups, one a line: role=reader, operator or administrator, projects= and regions= of an operator, "+
+			"and the name of the group; read again while the program runs")
 	flags.StringVar(&o.usernameClaim, "oidc-username-claim", standardUsername, "claim of the ID token with the name of the person")
 	flags.StringVar(&o.groupsClaim, "oidc-groups-claim", standardGroups, "claim of the ID token with the groups of the person")
 	flags.StringVar(&o.externalURL, "external-url", "",
@@ -44,13 +46,12 @@ func (o *oidcOptions) flags(flags *pflag.FlagSet) {
 
 // people returns those who sign in with OpenID Connect and the file of their groups, nil without
 // an issuer. The issuer is not asked.
-func (o oidcOptions) people(ctx context.Context, logger *slog.Logger) (*oidcauth.People, *tokens.GroupFile, error) {
+func (o oidcOptions) people(ctx context.Context, logger *slog.Logger) (_ *oidcauth.People, _ *tokens.GroupFile, err error) {
 	if err := o.check(); err != nil || o.issuer == "" {
 		return nil, nil, err
 	}
 	secret := ""
 	if o.clientSecretFile != "" {
-		var err error
 		if secret, err = program.ReadToken(o.clientSecretFile); err != nil {
 			return nil, nil, wrongFile("oidc-client-secret-file", o.clientSecretFile, err)
 		}
@@ -65,9 +66,10 @@ func (o oidcOptions) people(ctx context.Context, logger *slog.Logger) (*oidcauth
 		return nil, nil, wrongFile("oidc-groups-file", o.groupsFile, err)
 	}
 	people, err := oidcauth.New(oidcauth.Config{
-		Issuer: o.issuer, ClientID: o.clientID, ClientSecret: secret, Groups: groups,
+		Issuer: o.issuer, ClientID: o.clientID, ClientSecret: secret, Groups: groups, Logger: logger,
 		UsernameClaim: o.usernameClaim, GroupsClaim: o.groupsClaim,
-		ExternalURL: strings.TrimSuffix(o.externalURL, "/"), HTTP: &http.Client{Transport: transport, Timeout: patience, CheckRedirect: program.NoRedirect}, Logger: logger,
+		ExternalURL: strings.TrimSuffix(o.externalURL, "/"),
+		HTTP:        &http.Client{Transport: transport, Timeout: patience, CheckRedirect: program.NoRedirect},
 	})
 	return people, groups, err
 }
@@ -81,18 +83,24 @@ func (o oidcOptions) check() error {
 	}
 	to, err := url.Parse(o.externalURL)
 	if o.externalURL != "" && (err != nil || !program.Encrypted(o.externalURL) || strings.Trim(to.Path, "/") != "") {
-		return wrong("external-url", "is %q, must be a URL of https, or of http on this machine, without a path, such as https://control.example.com",
+		return wrong("external-url",
+			"is %q, must be a URL of https, or of http on this machine, without a path, such as https://control.example.com",
 			program.Shown(o.externalURL))
 	}
+	for flag, value := range map[string]string{"oidc-username-claim": o.usernameClaim, "oidc-groups-claim": o.groupsClaim} {
+		if value == "" {
+			return wrong(flag, "is empty, must be the name of a claim")
+		}
+	}
 	if o.issuer == "" {
-		for _, other := range append(needed, []struct{ flag, value, must string }{
+		for _, set := range append(needed, []struct{ flag, value, must string }{
 			{"oidc-client-secret-file", o.clientSecretFile, ""},
 			{"oidc-ca-file", o.caFile, ""},
-			{"oidc-username-claim", changed(o.usernameClaim, standardUsername), ""},
-			{"oidc-groups-claim", changed(o.groupsClaim, standardGroups), ""},
+			{"oidc-username-claim", other(o.usernameClaim, standardUsername), ""},
+			{"oidc-groups-claim", other(o.groupsClaim, standardGroups), ""},
 		}...) {
-			if other.value != "" {
-				return wrong(other.flag, "is %q, must be unset without --oidc-issuer", program.Shown(other.value))
+			if set.value != "" {
+				return wrong(set.flag, "is %q, must be unset without --oidc-issuer", program.Shown(set.value))
 			}
 		}
 		return nil
@@ -106,10 +114,13 @@ func (o oidcOptions) check() error {
 			return wrong(other.flag, "is not set, must be %s with --oidc-issuer", other.must)
 		}
 	}
-	for flag, value := range map[string]string{"oidc-username-claim": o.usernameClaim, "oidc-groups-claim": o.groupsClaim} {
-		if value == "" {
-			return wrong(flag, "is empty, must be the name of a claim")
-		}
-	}
 	return nil
+}
+
+// other returns the value, or nothing if it is the standard one.
+func other(value, standard string) string {
+	if value == standard {
+		return ""
+	}
+	return value
 }

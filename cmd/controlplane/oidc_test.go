@@ -37,21 +37,37 @@ func TestASignInThatIsHalfSetIsAWrongCall(t *testing.T) {
 		other map[string]string
 		want  string
 	}{
-		"no client":       {map[string]string{"--oidc-client-id": ""}, "--oidc-client-id: is not set, must be the id of the client at the issuer with --oidc-issuer"},
-		"no groups":       {map[string]string{"--oidc-groups-file": ""}, "--oidc-groups-file: is not set, must be a file with the roles of groups with --oidc-issuer"},
-		"no address":      {map[string]string{"--external-url": ""}, "--external-url: is not set, must be the URL where browsers reach this program"},
-		"no issuer":       {map[string]string{"--oidc-issuer": ""}, "--oidc-issuer: is not set, must be the URL of an issuer with --"},
-		"plain issuer":    {map[string]string{"--oidc-issuer": "http://login.example.com"}, `--oidc-issuer: is "http://login.example.com", must be a URL of https, or of http on this machine`},
-		"no URL":          {map[string]string{"--oidc-issuer": "login.example.com"}, "--oidc-issuer: is"},
-		"plain address":   {map[string]string{"--external-url": "http://control.example.com"}, "--external-url: is"},
-		"a path":          {map[string]string{"--external-url": "https://control.example.com/status"}, "--external-url: is"},
-		"groups, wrong":   {map[string]string{"--oidc-groups-file": token}, "--oidc-groups-file: line 1 of " + token + ": it has no role"},
-		"groups, missing": {map[string]string{"--oidc-groups-file": "/none"}, "--oidc-groups-file: is \"/none\", must be a file that can be read"},
-		"no secret":       {map[string]string{"--oidc-client-secret-file": "/none"}, "--oidc-client-secret-file: is"},
-		"no authority":    {map[string]string{"--oidc-ca-file": token}, "--oidc-ca-file: is"},
-		"no claim":        {map[string]string{"--oidc-username-claim": ""}, "--oidc-username-claim: is empty, must be the name of a claim"},
+		"no client": {
+			map[string]string{"--oidc-client-id": ""},
+			"--oidc-client-id: is not set, must be the id of the client at the issuer with --oidc-issuer",
+		},
+		"no groups": {
+			map[string]string{"--oidc-groups-file": ""},
+			"--oidc-groups-file: is not set, must be a file with the roles of groups with --oidc-issuer",
+		},
+		"no address": {
+			map[string]string{"--external-url": ""},
+			"--external-url: is not set, must be the URL where browsers reach this program",
+		},
+		"no issuer": {map[string]string{"--oidc-issuer": ""}, "--oidc-issuer: is not set, must be the URL of an issuer with --"},
+		"plain issuer": {
+			map[string]string{"--oidc-issuer": "http://login.example.com"},
+			`--oidc-issuer: is "http://login.example.com", must be a URL of https, or of http on this machine`,
+		},
+		"no URL":        {map[string]string{"--oidc-issuer": "login.example.com"}, "--oidc-issuer: is"},
+		"plain address": {map[string]string{"--external-url": "http://control.example.com"}, "--external-url: is"},
+		"a path":        {map[string]string{"--external-url": "https://control.example.com/status"}, "--external-url: is"},
+		"groups, wrong": {map[string]string{"--oidc-groups-file": token}, "--oidc-groups-file: line 1 of " + token + ": it has no role"},
+		"groups, missing": {
+			map[string]string{"--oidc-groups-file": "/none"},
+			"--oidc-groups-file: is \"/none\", must be a file that can be read",
+		},
+		"no secret":    {map[string]string{"--oidc-client-secret-file": "/none"}, "--oidc-client-secret-file: is"},
+		"no authority": {map[string]string{"--oidc-ca-file": token}, "--oidc-ca-file: is"},
+		"no claim":     {map[string]string{"--oidc-username-claim": ""}, "--oidc-username-claim: is empty, must be the name of a claim"},
 	} {
-		args := []string{"--listen", "127.0.0.1:0", "--metrics-bind-address", "", "--database", filepath.Join(t.TempDir(), "db"), "--admin-token-file", token}
+		args := []string{"--listen", "127.0.0.1:0", "--metrics-bind-address", "", "--admin-token-file", token,
+			"--database", filepath.Join(t.TempDir(), "db")}
 		for flag, value := range all {
 			if other, ok := test.other[flag]; ok {
 				value = other
@@ -216,12 +232,14 @@ func TestPeopleSignInWithKeycloak(t *testing.T) {
 	cache := filepath.Join(t.TempDir(), "sign-ins.json")
 	settings := []string{"--server", base, "--token-cache", cache}
 	run := func(words ...string) outcome { return execute(t, program, nil, append(words, settings...)...) }
-	require.Contains(t, login(t, program, settings, newPerson(t, "alice")), "as oidc/alice, with the role administrator, which may change everything.")
+	require.Contains(t, login(t, program, settings, newPerson(t, "alice")),
+		"as oidc/alice, with the role administrator, which may change everything.")
 	require.Contains(t, run("whoami").stdout, "role: administrator")
 	created := run("put", "region", "eu", "-f", writeFile(t, `{"name":"eu-1","platform":"aws"}`))
 	require.Zero(t, created.code, created.stderr)
 	require.Contains(t, run("list", "audit").stdout, "oidc/alice")
-	require.Contains(t, login(t, program, append(settings, "--device"), newPerson(t, "bob")), "as oidc/bob, with the role reader, which may change nothing.")
+	require.Contains(t, login(t, program, append(settings, "--device"), newPerson(t, "bob")),
+		"as oidc/bob, with the role reader, which may change nothing.")
 	refused := run("delete", "region", "eu")
 	require.Equal(t, 1, refused.code)
 	require.Contains(t, refused.stderr, "oidc/bob has the role reader and may change nothing")

@@ -44,7 +44,8 @@ func Commands() []*cobra.Command {
 
 func (o *options) flags(command *cobra.Command, output bool) {
 	o.serverFlags(command)
-	command.Flags().StringVar(&o.tokenFile, "token-file", "", "file with the token of an administrator; none: the sign-in of controlplane login")
+	command.Flags().StringVar(
+		&o.tokenFile, "token-file", "", "file with the token of an administrator; none: the sign-in of controlplane login")
 	if output {
 		command.Flags().StringVarP(&o.output, "output", "o", "", "json or yaml; none: a table, or for one object YAML")
 	}
@@ -54,8 +55,10 @@ func (o *options) flags(command *cobra.Command, output bool) {
 func (o *options) serverFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&o.server, "server", "http://127.0.0.1:8080", "URL of the control plane")
-	flags.StringVar(&o.tokenCache, "token-cache", "", "file with the sign-ins of controlplane login; none: trueup/sign-ins.json in the folder of your settings")
-	flags.StringVar(&o.caFile, "ca-file", "", "PEM file with the authority of the server's certificate, and of the issuer's; none: the system's authorities")
+	flags.StringVar(&o.tokenCache, "token-cache", "",
+		"file with the sign-ins of controlplane login; none: trueup/sign-ins.json in the folder of your settings")
+	flags.StringVar(&o.caFile, "ca-file", "",
+		"PEM file with the authority of the server's certificate, and of the issuer's; none: the system's authorities")
 }
 
 // client returns the client of the settings, or an error that names the wrong one.

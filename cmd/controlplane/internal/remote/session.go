@@ -87,7 +87,8 @@ ones, until controlplane logout or the end of the sign-in at the issuer.`,
 			if err := session.Store.Put(ctx, o.server, entry); err != nil {
 				return program.Usagef("--token-cache: %w", err)
 			}
-			_, err = fmt.Fprintf(command.OutOrStdout(), "Signed in to %s as %s, with the role %s, which may change %s.\n", o.server, who.Actor, who.Role, who.Scope)
+			_, err = fmt.Fprintf(command.OutOrStdout(), "Signed in to %s as %s, with the role %s, which may change %s.\n",
+				o.server, who.Actor, who.Role, who.Scope)
 			return err
 		},
 	}

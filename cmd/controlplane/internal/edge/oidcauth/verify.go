@@ -52,8 +52,8 @@ type Config struct {
 	UsernameClaim string
 	// GroupsClaim has the groups of the person. Empty: groups.
 	GroupsClaim string
-	// ExternalURL is where browsers reach the status page, without a path. Empty: people
-	// cannot sign in on the page.
+	// ExternalURL is where browsers reach the status page, without a path. Empty: there is no
+	// sign-in on the page.
 	ExternalURL string
 	// HTTP sends the requests to the issuer. Nil: the default client.
 	HTTP *http.Client
@@ -200,13 +200,13 @@ func (s seconds) after(t time.Time) bool { return float64(s) > float64(t.Unix())
 
 // keySet keeps why a signature could not be checked, of which go-oidc keeps the text alone.
 type keySet struct {
-	of  *issuer
-	err error
+	from *issuer
+	err  error
 }
 
 // VerifySignature implements oidc.KeySet.
 func (k *keySet) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
-	payload, k.err = k.of.verify(ctx, token)
+	payload, k.err = k.from.verify(ctx, token)
 	return payload, k.err
 }
 
@@ -220,7 +220,7 @@ func (p *People) verify(ctx context.Context, token, nonce string) (tokens.Admin,
 	for n, algorithm := range algorithms {
 		names[n] = string(algorithm)
 	}
-	keys := &keySet{of: p.issuer}
+	keys := &keySet{from: p.issuer}
 	verifier := oidc.NewVerifier(p.config.Issuer, keys, &oidc.Config{
 		ClientID: p.config.ClientID, SupportedSigningAlgs: names,
 		SkipExpiryCheck: true, // what is expired must be right in all else
@@ -288,8 +288,8 @@ func (p *People) admin(token *oidc.IDToken) (tokens.Admin, error) {
 	text, _ := all[p.config.UsernameClaim].(string)
 	name := clean(text, maxName)
 	if name == "" {
-		return tokens.Admin{}, &unlisted{fmt.Sprintf("the ID token has no claim %s, which --oidc-username-claim names, with the name of the person",
-			p.config.UsernameClaim)}
+		return tokens.Admin{}, &unlisted{fmt.Sprintf(
+			"the ID token has no claim %s, which --oidc-username-claim names, with the name of the person", p.config.UsernameClaim)}
 	}
 	person := tokens.Person{Issuer: token.Issuer, Subject: token.Subject, Groups: groups(all[p.config.GroupsClaim])}
 	admin, err := p.Admin(person, name)

@@ -206,7 +206,8 @@ func (p *Person) note(ctx context.Context, request string, change asking) (first
 		}
 		var before requester
 		var memberOf string
-		err = tx.QueryRowContext(ctx, `SELECT name, fingerprint, issuer, subject, member_of FROM second_person WHERE request = ?`+tx.Lock, request).
+		err = tx.QueryRowContext(ctx, `SELECT name, fingerprint, issuer, subject, member_of
+			FROM second_person WHERE request = ?`+tx.Lock, request).
 			Scan(&before.name, &before.fingerprint, &before.person.Issuer, &before.person.Subject, &memberOf)
 		if err != nil {
 			return err

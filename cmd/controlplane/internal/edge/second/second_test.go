@@ -159,7 +159,8 @@ func TestOfPeopleWhomAnIssuerIdentifiesTheSubjectDecides(t *testing.T) {
 		}
 		ask := func(admin tokens.Admin, path string) string {
 			answer := httptest.NewRecorder()
-			agreed, err := p.Agree(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, http.NoBody), adminapi.ActionEpoch, admin, nil)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, http.NoBody)
+			agreed, err := p.Agree(answer, r, adminapi.ActionEpoch, admin, nil)
 			switch refused, _ := errors.AsType[*adminapi.Error](err); {
 			case refused != nil:
 				return refused.Code

@@ -310,14 +310,13 @@ examples as an OpenAPI 3.1 document at ` + "`/openapi.json`" + `, without a cred
 ` + "`cmd/controlplane/internal/front/openapi`" + `.
 
 Administrators send ` + "`Authorization: Bearer`" + ` with a token of ` + "`--admin-token-file`" + ` or an ID token of
-` + "`--oidc-issuer`" + `, agents with theirs. A list
-answers a part: at most ` + "`limit`" + ` items, and ` + "`next`" + ` if more follow, which is the ` + "`after`" + ` of the next request.
+` + "`--oidc-issuer`" + `, agents with theirs. A list answers a part: at most ` + "`limit`" + ` items, and ` + "`next`" + ` if more
+follow, which is the ` + "`after`" + ` of the next request.
 A token has a role; see [the runbook](runbooks.md#the-tokens-of-the-administrators). Each route can also answer
 400 ` + "`invalid`" + `, 401 ` + "`unauthorized`" + ` or ` + "`token_expired`" + `, 403 ` + "`forbidden`" + ` to a role that lacks the right or
 ` + "`no_role`" + ` to a person without a role, 429 ` + "`too_many_attempts`" + `, 500 ` + "`internal`" + `, and 503
-` + "`busy`" + `, ` + "`disk_full`" + `, or ` + "`issuer_unavailable`" + ` if an ID token cannot be
-checked; one with a body also 400 ` + "`malformed`" + ` or ` + "`unknown_field`" + `, 413 ` + "`too_large`" + ` and 415
-` + "`unsupported_media_type`" + `.
+` + "`busy`" + `, ` + "`disk_full`" + `, or ` + "`issuer_unavailable`" + ` if an ID token cannot be checked; one with a body also
+400 ` + "`malformed`" + ` or ` + "`unknown_field`" + `, 413 ` + "`too_large`" + ` and 415 ` + "`unsupported_media_type`" + `.
 `)
 	titles := map[string]string{
 		"clusters": "Clusters, projects, services",

@@ -23,8 +23,18 @@ const chromium = "/usr/bin/chromium"
 // real program. With TRUEUP_SCREENSHOTS set to a folder, it leaves pictures there.
 func TestABrowserShowsThePageAsItIsAndAsItChanges(t *testing.T) {
 	t.Parallel()
-	node, err := exec.LookPath("node")
-	if err != nil {
+	needBrowser(t)
+	s := &site{t: t, url: "http://" + program(t, "--listen", "127.0.0.1:0"), tokens: map[string]string{}}
+	s.seed()
+	s.fill()
+	browse(t, "page.test.js", "STATUS_URL="+s.url, "STATUS_TOKEN="+adminToken,
+		"STATUS_CLUSTER="+clusterA, "STATUS_SERVICE="+servicePath(clusterA, 9), "STATUS_SCREENSHOTS="+os.Getenv("TRUEUP_SCREENSHOTS"))
+}
+
+// needBrowser ends the test where there is no browser.
+func needBrowser(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("node"); err != nil {
 		missing(t, "node is not installed")
 	}
 	if _, err := os.Stat(chromium); err != nil {
@@ -33,24 +43,24 @@ func TestABrowserShowsThePageAsItIsAndAsItChanges(t *testing.T) {
 	if _, err := os.Stat("e2e/node_modules/playwright-core"); err != nil {
 		missing(t, "run npm ci in cmd/controlplane/internal/front/statuspage/e2e")
 	}
-	s := &site{t: t, url: "http://" + program(t), tokens: map[string]string{}}
-	s.seed()
-	s.fill()
+}
+
+// browse runs a file of e2e with these variables.
+func browse(t *testing.T, file string, variables ...string) {
+	t.Helper()
 	// Not a TempDir of the test: a browser may write to it to the very end.
 	profile, err := os.MkdirTemp("", "statuspage") //nolint:usetesting // see above
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(profile) })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	command := exec.CommandContext(ctx, node, "--test", "--test-reporter=spec", "page.test.js")
+	command := exec.CommandContext(ctx, "node", "--test", "--test-reporter=spec", file)
 	command.Dir = "e2e"
 	// Node and the browsers that it started go together.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.WaitDelay = 10 * time.Second
-	command.Env = append(os.Environ(),
-		"STATUS_URL="+s.url, "STATUS_TOKEN="+adminToken, "STATUS_CHROMIUM="+chromium, "STATUS_PROFILE="+profile,
-		"STATUS_CLUSTER="+clusterA, "STATUS_SERVICE="+servicePath(clusterA, 9), "STATUS_SCREENSHOTS="+os.Getenv("TRUEUP_SCREENSHOTS"))
+	command.Env = append(os.Environ(), append(variables, "STATUS_CHROMIUM="+chromium, "STATUS_PROFILE="+profile)...)
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	t.Logf("%s", output)
@@ -65,8 +75,8 @@ func missing(t *testing.T, what string) {
 	t.Skip(what)
 }
 
-// program runs the control plane and returns its address.
-func program(t *testing.T) string {
+// program runs the control plane with these flags, too, and returns its address.
+func program(t *testing.T, more ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	binary, token := programs.Path(t, "controlplane"), filepath.Join(dir, "token")
@@ -74,14 +84,9 @@ func program(t *testing.T) string {
 	command := exec.CommandContext(
 		context.WithoutCancel(t.Context()),
 		binary,
-		"--listen",
-		"127.0.0.1:0",
-		"--metrics-bind-address",
-		"",
-		"--database",
-		filepath.Join(dir, "trueup.db"),
-		"--admin-token-file",
-		token,
+		append([]string{
+			"--metrics-bind-address", "", "--database", filepath.Join(dir, "trueup.db"), "--admin-token-file", token,
+		}, more...)...,
 	)
 	log, err := command.StdoutPipe()
 	require.NoError(t, err)

@@ -113,7 +113,7 @@ func TestAPersonSignsInOnThePage(t *testing.T) {
 		require.Len(t, entries, 1)
 		require.Len(t, entries[0].Name, 8, "it tells two people with one name apart")
 
-		// The role is worked out for each request.
+		// The role is looked up again for each request.
 		s.list("role=reader others\n")
 		require.Equal(t, 303, w.get("/status", header(session)...).status)
 		stream := w.open(header(session)...)
@@ -158,7 +158,7 @@ func TestASignInBelongsToTheBrowserThatBeganIt(t *testing.T) {
 		"an empty cookie":       {"/status/sso/callback?code=x&state=", notHere, []string{"Cookie", cookie.Name + "="}, 401},
 		"no code":               {"/status/sso/callback?state=" + state, notHere, header(cookie), 401},
 		"a code that is not":    {"/status/sso/callback?code=x&state=" + state, "the issuer does not take the code", header(cookie), 401},
-		"an error":              {"/status/sso/callback?error=access_denied%3Cb%3E&state=" + state, "access_denied&lt;b&gt;", header(cookie), 403},
+		"an error":              {"/status/sso/callback?error=denied%3Cb%3E&state=" + state, "denied&lt;b&gt;", header(cookie), 403},
 		"an error of strangers": {"/status/sso/callback?error=x", notHere, header(cookie), 401},
 		"another verifier":      {back, "the issuer does not take the code", []string{"Cookie", cookie.Name + "=" + cookie.Value + "x"}, 401},
 	} {

@@ -100,7 +100,8 @@ func (c *Client) Login(ctx context.Context, device bool) (Entry, error) {
 		return Entry{}, err
 	}
 	if !of.PublicClient {
-		return Entry{}, fmt.Errorf("the client %s of this control plane has a secret, which a command line cannot keep: use --token-file", of.ClientID)
+		return Entry{}, fmt.Errorf("the client %s of this control plane has a secret, which a command line cannot keep: use --token-file",
+			of.ClientID)
 	}
 	provider, config, err := c.provider(ctx, of)
 	if err != nil {

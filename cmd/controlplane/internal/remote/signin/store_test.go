@@ -26,7 +26,9 @@ func TestASignInIsKeptForItsServer(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, entry, got)
-	for path, mode := range map[string]os.FileMode{store.Path: 0o600, store.Path + ".lock": 0o600, filepath.Dir(store.Path): os.ModeDir | 0o700} {
+	for path, mode := range map[string]os.FileMode{
+		store.Path: 0o600, store.Path + ".lock": 0o600, filepath.Dir(store.Path): os.ModeDir | 0o700,
+	} {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
 		require.Equal(t, mode, info.Mode(), path)

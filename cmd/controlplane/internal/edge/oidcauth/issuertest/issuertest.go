@@ -1,6 +1,6 @@
 // Package issuertest is an issuer of OpenID Connect for tests: it signs what a test wants, counts
-// how often it is asked, and can be away. Its pages ask nothing: the person of the test is signed
-// in already.
+// how often it is asked, and can be away. The person of the test has an open session there, so that
+// it asks for no password.
 package issuertest
 
 import (
@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -40,6 +41,7 @@ type Issuer struct {
 
 	mu      sync.Mutex
 	away    bool
+	asks    bool
 	fetched int
 	key     *ecdsa.PrivateKey
 	keyID   int
@@ -69,7 +71,8 @@ func Start(tb testing.TB) *Issuer {
 		mux.ServeHTTP(w, r)
 	}))
 	tb.Cleanup(server.Close)
-	i.URL = server.URL
+	// Another site than 127.0.0.1, for a browser.
+	i.URL = strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 	return i
 }
 
@@ -96,6 +99,13 @@ func (i *Issuer) isAway() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.away
+}
+
+// SetAsks has the person click on a link, Confirm, before the browser goes back.
+func (i *Issuer) SetAsks() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.asks = true
 }
 
 // SetPerson has the next tokens identify a person, by the claims sub, preferred_username and
@@ -175,10 +185,11 @@ func (i *Issuer) keys(w http.ResponseWriter, _ *http.Request) {
 	i.mu.Lock()
 	i.fetched++
 	i.mu.Unlock()
-	answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: id, Algorithm: string(jose.ES256), Use: "sig"}}})
+	public := jose.JSONWebKey{Key: key.Public(), KeyID: id, Algorithm: string(jose.ES256), Use: "sig"}
+	answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
 }
 
-// authorize sends the browser back at once, with a code.
+// authorize sends the browser back with a code, at once or after a click.
 func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	to, err := url.Parse(query.Get("redirect_uri"))
@@ -189,8 +200,15 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	code := rand.Text()
 	i.mu.Lock()
 	i.codes[code] = query
+	asks := i.asks
 	i.mu.Unlock()
 	to.RawQuery = url.Values{"code": {code}, "state": {query.Get("state")}}.Encode()
+	if asks {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = fmt.Fprintf(w, `<!DOCTYPE html><title>Issuer</title><link rel="icon" href="data:,"><a href="%s">Confirm</a>`,
+			html.EscapeString(to.String()))
+		return
+	}
 	http.Redirect(w, r, to.String(), http.StatusFound)
 }
 

@@ -215,7 +215,7 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		"manifests, no gateway":     {nil, []string{"manifests", "--hostname", "a.b"}, "--gateway: is not set, must be set with --hostname"},
 		"manifests, TLS twice":      {nil, []string{"manifests", "--gateway", "a/b", "--hostname", "a.b", "--tls-secret", "c"}, "--tls-secret: is set beside --gateway"},
 		"manifests, half a sign-in": {nil, []string{"manifests", "--oidc-issuer", "https://a.b", "--external-url", "https://c.d"}, "--oidc-client-id: is not set"},
-		"manifests, no issuer":      {nil, []string{"manifests", "--oidc-client-id", "a"}, "--oidc-issuer: is not set, must be set with --oidc-client-id"},
+		"manifests, no issuer":      {nil, []string{"manifests", "--oidc-client-id", "a"}, `--oidc-client-id: is "a", must be unset without --oidc-issuer`},
 		"manifests, plain issuer": {
 			nil, []string{"manifests", "--oidc-issuer", "http://127.0.0.1", "--external-url", "https://c.d"}, `--oidc-issuer: is "http://127.0.0.1", must be`,
 		},

@@ -78,7 +78,7 @@ func (m *manifests) checkOIDC() error {
 	if m.OIDCIssuer == "" {
 		for flag, value := range map[string]string{"oidc-client-id": m.OIDCClientID, "external-url": m.ExternalURL} {
 			if value != "" {
-				return fmt.Errorf("--oidc-issuer: is not set, must be set with --%s", flag)
+				return fmt.Errorf("--%s: is %q, must be unset without --oidc-issuer", flag, program.Shown(value))
 			}
 		}
 		return nil

@@ -89,7 +89,7 @@ func (o oidcOptions) check() error {
 	}
 	for flag, value := range map[string]string{"oidc-username-claim": o.usernameClaim, "oidc-groups-claim": o.groupsClaim} {
 		if value == "" {
-			return wrong(flag, "is empty, must be the name of a claim")
+			return wrong(flag, `is "", must be the name of a claim`)
 		}
 	}
 	if o.issuer == "" {

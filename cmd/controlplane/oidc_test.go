@@ -49,7 +49,7 @@ func TestASignInThatIsHalfSetIsAWrongCall(t *testing.T) {
 			map[string]string{"--external-url": ""},
 			"--external-url: is not set, must be the URL where browsers reach this program",
 		},
-		"no issuer": {map[string]string{"--oidc-issuer": ""}, "--oidc-issuer: is not set, must be the URL of an issuer with --"},
+		"no issuer": {map[string]string{"--oidc-issuer": ""}, ", must be unset without --oidc-issuer"},
 		"plain issuer": {
 			map[string]string{"--oidc-issuer": "http://login.example.com"},
 			`--oidc-issuer: is "http://login.example.com", must be a URL of https, or of http on this machine`,

@@ -7,6 +7,6 @@
 //
 // The configuration and the keys of the issuer are fetched when they are first needed, and again
 // for a key that is not known, one fetch at a time and with pauses: forged tokens with other ids
-// of keys cause no more. An issuer that cannot be reached therefore neither stops the program nor
+// of keys cause no more. An issuer that cannot be reached therefore does not stop the program, nor
 // the sign-in with tokens of the file. Keys that were fetched are used on while it is away.
 package oidcauth

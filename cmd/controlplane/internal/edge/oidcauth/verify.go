@@ -34,7 +34,7 @@ const (
 	skew = time.Minute
 )
 
-// algorithms are those of signatures that the issuer alone can make.
+// algorithms sign with a key that the issuer alone has.
 var algorithms = []jose.SignatureAlgorithm{ //nolint:gochecknoglobals // a table
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
@@ -89,7 +89,7 @@ func New(config Config) (*People, error) {
 	}, nil
 }
 
-// refusal is why a token is not accepted. Its text is for the one who has sent it.
+// refusal is why a token is not accepted. Its text is for the client.
 type refusal struct{ message string }
 
 func (r *refusal) Error() string { return r.message }
@@ -171,7 +171,7 @@ func (e *expiry) Error() string {
 	return "the token has expired, at " + e.at.UTC().Format(time.RFC3339)
 }
 
-// claims are those of an ID token that are looked at.
+// claims are what is read of an ID token.
 type claims struct {
 	Issuer   string   `json:"iss"`
 	Audience audience `json:"aud"`

@@ -32,7 +32,7 @@ import (
 
 const adminToken = "the-admin-token-of-the-tests"
 
-// world is an issuer, and who is to believe it.
+// world is an issuer, and the control plane that trusts it.
 type world struct {
 	*testing.T
 

@@ -127,7 +127,7 @@ type asking struct {
 	audit.Change
 }
 
-// requester is who has asked first.
+// requester identifies the administrator of a first request.
 type requester struct {
 	name, fingerprint string
 	person            tokens.Person

@@ -28,7 +28,7 @@ import (
 // ClientID is the client of the tests.
 const ClientID = "trueup"
 
-// Claims are those of a token.
+// Claims are the claims of a token, by name.
 type Claims map[string]any
 
 // Issuer is an issuer with one public client. It is safe for concurrent use.

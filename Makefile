@@ -47,8 +47,8 @@ demo-nodepool: kube ## Show the node-pool operator with machines that are proces
 demo-application: kube versitygw ## Show the application operator on a real PostgreSQL, S3 and Keycloak: an app, drift, 50 apps, rest, and the end: KEEP=1 keeps it running (4 minutes)
 	$(WORK) $(GO) run ./cmd/demo applications $(if $(KEEP),--keep)
 
-test-regions: kube ## Run the agent of regions against the control plane, with faults, on SQLite and PostgreSQL
-	$(WORK) $(GO) test -v -count=1 ./cmd/e2e/regions
+test-regions: kube ## Run the agent of regions against the control plane, with faults: every scenario on SQLite and PostgreSQL
+	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -v -count=1 ./cmd/e2e/regions
 test-clusters: kube ## Run the cluster agent against the control plane, with faults, on SQLite and PostgreSQL: every scenario on both (a quarter of an hour)
 	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TestD|TestClusters' ./cmd/e2e/clusters
 
@@ -64,8 +64,8 @@ test-hostile: kube versitygw ## Attack the operators as a tenant of one namespac
 test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, 1,000 jobs, long rests and outages, every scenario of the cluster agent on both databases, and ten times the rows
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -run 'Crashes|ManyJobs|ServerIsAway' ./cmd/agentjob/operator
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/nodepool/operator
-	$(WORK) $(GO) test -count=1 ./cmd/controlplane/internal/state/regions
-	$(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./cmd/e2e/regions
+	$(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./apply ./reconcile/... ./statesync/... ./cloud/... ./cmd/krane/... ./cmd/shuttle/agent ./cmd/controlplane/internal/state/...
+	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./cmd/e2e/regions
 	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) -run 'TestD|TestClusters' ./cmd/e2e/clusters
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./cmd/application/...
 	$(MAKE) --no-print-directory test-hostile

@@ -127,11 +127,12 @@ func (s *site) envtest(overlay string) {
 }
 
 // build builds the program with the name that the Dockerfile of a project gives it: the field
-// manager of its writes.
+// manager of its writes. It has the flags of other builds here: with others, all that it imports
+// would be compiled once more.
 func (s *site) build(overlay string) string {
 	s.Helper()
 	path := filepath.Join(s.TempDir(), "manager")
-	args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-overlay", overlay, "-o", path, "./cmd"}
+	args := []string{"build", "-ldflags", "-s -w", "-overlay", overlay, "-o", path, "./cmd"}
 	out, err := exec.CommandContext(s.Context(), "go", args...).CombinedOutput()
 	require.NoError(s, err, "%s", out)
 	return path

@@ -15,7 +15,7 @@ import (
 )
 
 // 60 histories of each program are about a million steps.
-var histories = flag.Int("histories", 0, "how many histories of each sound program to simulate; 0 is 6, and 2 with -short")
+var histories = flag.Int("histories", 0, "how many histories of each sound program to simulate; 0 is 4, and 2 with -short")
 
 // many returns how many histories to simulate.
 func many() int {
@@ -25,7 +25,7 @@ func many() int {
 	case testing.Short():
 		return 2
 	}
-	return 6
+	return 4
 }
 
 // sound are programs without a known defect.

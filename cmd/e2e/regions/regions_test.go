@@ -21,46 +21,63 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
 
-// database is one kind that every scenario runs on.
+// database is one kind that scenarios run on.
 type database = controlplanetest.Database
 
 // scenario is one run. It gets a bench with a region and no agent.
 type scenario struct {
 	name string
-	// only is the kind of database that it needs; empty is any.
-	only string
-	run  func(b *bench, kind database)
+	// on are the databases that it runs on: every one, both with TRUEUP_SCENARIOS=all alone, one of them.
+	on  string
+	run func(b *bench, kind database)
+}
+
+// What a scenario says of its databases, beside the name of one that it needs.
+const (
+	both   = "both" // it is about what the database keeps, or how it orders commits
+	either = "either"
+)
+
+// runs reports whether a scenario runs on a kind of database.
+func (s scenario) runs(kind string) bool {
+	switch s.on {
+	case both:
+		return true
+	case either:
+		return kind == "sqlite" || os.Getenv("TRUEUP_SCENARIOS") == "all"
+	}
+	return kind == s.on
 }
 
 func scenarios() []scenario {
 	return []scenario{
-		{"lifecycle", "", lifecycle},
-		{"second cell", "", secondCell},
-		{"agent restarted", "", restarted},
-		{"link", "", links},
-		{"token rotated", "", rotated},
-		{"control plane killed", "", killed},
+		{"lifecycle", both, lifecycle},
+		{"second cell", either, secondCell},
+		{"agent restarted", either, restarted},
+		{"link", either, links},
+		{"token rotated", either, rotated},
+		{"control plane killed", both, killed},
 		{"one of two killed", "postgres", oneOfTwoKilled},
-		{"database restored", "", restored},
-		{"unknown region", "", unknownRegion},
-		{"region created again", "", regionAgain},
-		{"state emptied", "", emptied},
-		{"cut list", "", cutList},
-		{"change during list", "", changeDuringList},
-		{"reversed commits", "", reversedCommits},
-		{"below floor", "", belowFloor},
-		{"orphans", "", orphans},
-		{"orphans held", "", orphansHeld},
-		{"kinds", "", kinds},
-		{"refused object", "", refusedObject},
-		{"two agents", "", twoAgents},
-		{"pods change", "", podsChange},
-		{"auth matrix", "", authMatrix},
-		{"idle proxy", "", idleProxy},
-		{"breaker", "", breakers},
+		{"database restored", both, restored},
+		{"unknown region", both, unknownRegion},
+		{"region created again", both, regionAgain},
+		{"state emptied", both, emptied},
+		{"cut list", either, cutList},
+		{"change during list", both, changeDuringList},
+		{"reversed commits", both, reversedCommits},
+		{"below floor", either, belowFloor},
+		{"orphans", either, orphans},
+		{"orphans held", either, orphansHeld},
+		{"kinds", either, kinds},
+		{"refused object", either, refusedObject},
+		{"two agents", either, twoAgents},
+		{"pods change", either, podsChange},
+		{"auth matrix", either, authMatrix},
+		{"idle proxy", either, idleProxy},
+		{"breaker", either, breakers},
 		{"database outage", "postgres", databaseOutage},
-		{"last one", "", last},
-		{"instances lost", "", instancesLost},
+		{"last one", both, last},
+		{"instances lost", either, instancesLost},
 	}
 }
 
@@ -75,7 +92,7 @@ func TestRegions(t *testing.T) {
 	t.Run("scenarios", func(t *testing.T) {
 		for _, kind := range databases {
 			for _, s := range scenarios() {
-				if s.only != "" && s.only != kind.Name {
+				if !s.runs(kind.Name) {
 					continue
 				}
 				t.Run(kind.Name+"/"+s.name, func(t *testing.T) {

@@ -25,9 +25,12 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
-// The times between two looks, and two attempts.
 const (
-	pollEvery  = 100 * time.Millisecond
+	// pollEvery is the time between two looks, or pollShare times what one takes: the emulator of
+	// EC2 is slow, and a machine with much to do has more than one.
+	pollEvery = 100 * time.Millisecond
+	pollShare = 5
+	// retryEvery is the time between two attempts.
 	retryEvery = 200 * time.Millisecond
 )
 
@@ -100,10 +103,11 @@ func (s *simulator) run(ctx context.Context) (err error) {
 	defer s.wait.Wait()
 	defer cancel()
 	for {
+		began := time.Now()
 		if err := s.look(ctx); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "looking at the machines", slog.Any("err", err))
 		}
-		if !pause.For(ctx, pollEvery) {
+		if !pause.For(ctx, max(pollEvery, pollShare*time.Since(began))) {
 			return nil
 		}
 	}

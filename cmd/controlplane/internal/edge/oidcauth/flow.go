@@ -34,7 +34,7 @@ var ErrBusy = errors.New("too many people sign in at the same time")
 // Attempt is a sign-in on the page that has begun. Only the browser that began it may have it.
 type Attempt struct {
 	// State comes back with the answer of the issuer, and Nonce in the token. Verifier proves to
-	// the issuer who has begun.
+	// the issuer that the same browser began it.
 	State, Nonce, Verifier string
 }
 

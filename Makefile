@@ -61,7 +61,7 @@ test-hostile: kube versitygw ## Attack the operators as a tenant of one namespac
 	echo "figure hostile_cases $$cases count"; echo "figure hostile_breaches $$breaches count"; \
 	[ "$$breaches" = 0 ] && ! grep -q '^FAIL' "$$out"
 
-test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, 1,000 jobs, long rests and outages, every scenario of the cluster agent on both databases, and ten times the rows
+test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, 1,000 jobs, long rests and outages, every scenario of both agents on both databases, long tests under the race detector, and ten times the rows
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -run 'Crashes|ManyJobs|ServerIsAway' ./cmd/agentjob/operator
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/nodepool/operator
 	$(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./apply ./reconcile/... ./statesync/... ./cloud/... ./cmd/krane/... ./cmd/shuttle/agent ./cmd/controlplane/internal/state/...

@@ -7,7 +7,8 @@
 //
 // A long test is one that asks testing.Short: quick runs with -short, where such a test is
 // skipped or shortened, and leaves out the packages that have no other; rest finds these
-// tests in the source and runs them in full. Rest vets all packages, quick none.
+// tests in the source and runs them in full. The race detector has the short tests alone; "make
+// test-long" has all. Rest vets all packages, quick none.
 //
 // While tests run it prints a line for each package. Last it prints what was not run for
 // want of a part of the machine, where the time went, and what failed, in twenty lines each

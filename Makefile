@@ -64,6 +64,7 @@ test-hostile: kube versitygw ## Attack the operators as a tenant of one namespac
 test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, 1,000 jobs, long rests and outages, every scenario of both agents on both databases, long tests under the race detector, and ten times the rows
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -run 'Crashes|ManyJobs|ServerIsAway' ./cmd/agentjob/operator
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/nodepool/operator
+	TRUEUP_SWEEP=all $(WORK) $(GO) test -count=1 -timeout 1h -run Anywhere ./apply
 	$(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./apply ./reconcile/... ./statesync/... ./cloud/... ./cmd/krane/... ./cmd/shuttle/agent ./cmd/controlplane/internal/state/...
 	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./cmd/e2e/regions
 	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) -run 'TestD|TestClusters' ./cmd/e2e/clusters

@@ -27,12 +27,16 @@ import (
 
 // TestKilledAnywhereItEndsTheSame kills a program before and after every request
 // of a scenario with 60 objects: to create, to update, drifted, to prune, a
-// definition with objects of its kind, and one that is invalid.
+// definition with objects of its kind, and one that is invalid. TRUEUP_SWEEP=all
+// tries every boundary, otherwise each fourth, and with -short each tenth.
 func TestKilledAnywhereItEndsTheSame(t *testing.T) {
 	t.Parallel()
-	sweep := applytest.Sweep{}
-	if testing.Short() {
-		sweep.Skip = 9 // of ten boundaries, one is enough to see that it works
+	sweep := applytest.Sweep{Skip: 3}
+	switch {
+	case os.Getenv("TRUEUP_SWEEP") == "all":
+		sweep.Skip = 0
+	case testing.Short():
+		sweep.Skip = 9
 	}
 	sweepWorlds(t, sweep)
 }

@@ -120,7 +120,9 @@ func (s *site) envtest(overlay string) {
 	assets, err := kubetest.BuildAssets(s.Context(), io.Discard)
 	require.NoError(s, err)
 	cmd := exec.CommandContext(s.Context(), "go", "test", "-count=1", "-v", "-overlay", overlay, "./internal/controller")
-	cmd.Env = append(os.Environ(), "KUBEBUILDER_ASSETS="+assets)
+	// A server is given 20 seconds by default, which are few beside other tests.
+	cmd.Env = append(os.Environ(), "KUBEBUILDER_ASSETS="+assets,
+		"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=5m", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=5m")
 	out, err := cmd.CombinedOutput()
 	require.NoError(s, err, "%s", out)
 	require.Contains(s, string(out), "--- PASS: TestASiteHasItsChildren")

@@ -81,7 +81,7 @@ bench-sim: kube ## Simulate controllers on an API server (SIMULATED=60 histories
 	$(WORK) $(GO) test -v -count=1 -timeout 2h ./reconcile/simtest -run 'Sound|Chance|Anywhere|Planted|EachHabit' -histories $(SIMULATED)
 	$(WORK) $(GO) test -v -count=1 -cpu=1 -parallel=1 ./reconcile/simtest -run OneSeed -histories $(SIMULATED)
 	$(WORK) SIMTEST_STEPS=100000 $(GO) test -v -count=1 -timeout 1h -run 'Conversation' ./reconcile/simtest ./reconcile/simtest/upstream
-	$(WORK) $(GO) test -v -count=1 -timeout 2h -cpu=1 -parallel=1 -run '(InASimulatedWorld|MayBeKilledAnywhere)$$' $(WORLDS)
+	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -cpu=1 -parallel=1 -run '(InASimulatedWorld|MayBeKilledAnywhere)$$' $(WORLDS)
 	cd internal/published && $(ALONE) PUBLISHED_SEEDS=100 $(GO) test -v -count=1 -timeout 1h .
 	cd internal/published/cainjector && $(ALONE) PUBLISHED_SEEDS=100 $(GO) test -v -count=1 -timeout 1h .
 	$(WORK) $(GO) test -v -count=1 -run 'Planted|FindsWhatIsWrong' ./statesync/statesynctest

@@ -14,7 +14,7 @@ import (
 
 var (
 	oneSeed   = flag.Uint64("seed", 0, "the seed of the one history to simulate, with its trace; 0 simulates many")
-	histories = flag.Int("histories", 0, "how many histories to simulate; 0 is 500, and 100 with -short")
+	histories = flag.Int("histories", 0, "how many histories to simulate; 0 is 100")
 )
 
 // TestMain has garbage collected seldom: histories make much and keep little.
@@ -25,13 +25,10 @@ func TestMain(m *testing.M) {
 
 // many returns how many histories to simulate.
 func many() int {
-	switch {
-	case *histories > 0:
+	if *histories > 0 {
 		return *histories
-	case testing.Short():
-		return 100
 	}
-	return 500
+	return 100
 }
 
 func TestNoMachineIsTooManyAndNoGoodOneIsLost(t *testing.T) {

@@ -15,17 +15,14 @@ import (
 )
 
 // 60 histories of each program are about a million steps.
-var histories = flag.Int("histories", 0, "how many histories of each sound program to simulate; 0 is 4, and 2 with -short")
+var histories = flag.Int("histories", 0, "how many histories of each sound program to simulate; 0 is 2")
 
 // many returns how many histories to simulate.
 func many() int {
-	switch {
-	case *histories > 0:
+	if *histories > 0 {
 		return *histories
-	case testing.Short():
-		return 2
 	}
-	return 4
+	return 2
 }
 
 // sound are programs without a known defect.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -238,7 +239,10 @@ func TestTheOperatorInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	simtest.Histories(t, func() simtest.Scenario {
 		s := simulated()
-		if s.Histories = 20; testing.Short() {
+		switch s.Histories = 8; {
+		case os.Getenv("TRUEUP_SWEEP") == "all":
+			s.Histories = 20
+		case testing.Short():
 			s.Histories = 4
 		}
 		return s

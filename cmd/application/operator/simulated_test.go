@@ -157,7 +157,10 @@ func (p *platform) operator(net, server http.RoundTripper, alone bool) *applicat
 func simulated() simtest.Scenario {
 	p, s := newPlatform()
 	s.Edits, s.Pause, s.Rest = 12, 2*time.Minute, time.Hour
-	if s.Histories = 12; testing.Short() {
+	switch s.Histories = 5; {
+	case long():
+		s.Histories = 12
+	case testing.Short():
 		s.Histories = 2
 	}
 	s.Edit, s.Converged = editApps, p.converged

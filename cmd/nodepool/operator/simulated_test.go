@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -144,7 +145,10 @@ func simulated() simtest.Scenario {
 	p, s := newPooled()
 	// A list that lacks more machines than a pool may lose at once is believed an hour later or two.
 	s.Edits, s.Pause, s.Settle, s.Rest = 12, 5*time.Minute, 135*time.Minute, 10*time.Minute
-	if s.Histories = 25; testing.Short() {
+	switch s.Histories = 8; {
+	case os.Getenv("TRUEUP_SWEEP") == "all":
+		s.Histories = 25
+	case testing.Short():
 		s.Histories = 2
 	}
 	s.Start = func(w *simtest.World) {

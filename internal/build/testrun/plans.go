@@ -115,7 +115,7 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 			name: "long",
 			env:  seldomCollected,
 			flags: []string{
-				linked, "-p=3", "-parallel=8", "-timeout=30m", "-run=^(" + strings.Join(names, "|") + ")$", "-skip=" + timed + "|" + simulated,
+				linked, "-p=2", "-parallel=8", "-timeout=45m", "-run=^(" + strings.Join(names, "|") + ")$", "-skip=" + timed + "|" + simulated,
 			},
 			packages: packages,
 		},

@@ -27,7 +27,7 @@ var ErrNotInstalled = errors.New("no Keycloak: it needs java 17 or newer and Mav
 
 // startLimit bounds the start. It takes 22 seconds of a processor, and as much longer as other
 // work leaves it less of one.
-const startLimit = 8 * time.Minute
+const startLimit = 12 * time.Minute
 
 // Server is a running Keycloak.
 type Server struct {

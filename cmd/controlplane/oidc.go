@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -108,6 +109,9 @@ func (o oidcOptions) check() error {
 	if !program.Encrypted(o.issuer) {
 		return wrong("oidc-issuer", "is %q, must be a URL of https, or of http on this machine, such as https://login.example.com/realms/company",
 			program.Shown(o.issuer))
+	}
+	if strings.ContainsFunc(o.clientID, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+		return wrong("oidc-client-id", "is %q, must be the id of the client at the issuer, without spaces", program.Shown(o.clientID))
 	}
 	for _, other := range needed {
 		if other.value == "" {

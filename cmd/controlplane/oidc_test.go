@@ -37,6 +37,10 @@ func TestASignInThatIsHalfSetIsAWrongCall(t *testing.T) {
 		other map[string]string
 		want  string
 	}{
+		"a client with a line feed": {
+			map[string]string{"--oidc-client-id": "true up\n"},
+			`--oidc-client-id: is "true up\n", must be the id of the client at the issuer, without spaces`,
+		},
 		"no client": {
 			map[string]string{"--oidc-client-id": ""},
 			"--oidc-client-id: is not set, must be the id of the client at the issuer with --oidc-issuer",

@@ -23,8 +23,8 @@ const (
 	fetchTimeout = 5 * time.Second
 	// keysAge is the age from which keys are fetched again: the issuer may have withdrawn one.
 	keysAge = time.Hour
-	// maxKeys is the size in bytes above which a set of keys is refused.
-	maxKeys = 1 << 20
+	// maxAnswer is the size in bytes above which an answer of the issuer is refused.
+	maxAnswer = 1 << 20
 )
 
 // errUnavailable is an issuer that cannot be asked now.
@@ -114,6 +114,9 @@ func (i *issuer) fetch(ctx context.Context, provider *oidc.Provider) (_ *oidc.Pr
 		if provider, err = oidc.NewProvider(oidc.ClientContext(ctx, i.client), i.url); err != nil {
 			return nil, nil, err
 		}
+		if err := checkEndpoints(i.url, provider); err != nil {
+			return nil, nil, err
+		}
 	}
 	var configuration struct {
 		Keys string `json:"jwks_uri"`
@@ -130,7 +133,7 @@ func (i *issuer) fetch(ctx context.Context, provider *oidc.Provider) (_ *oidc.Pr
 		return nil, nil, err
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxKeys))
+	text, err := io.ReadAll(response.Body)
 	switch {
 	case err != nil:
 		return nil, nil, err

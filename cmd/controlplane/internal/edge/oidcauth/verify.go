@@ -32,6 +32,8 @@ const (
 	maxGroups, maxGroup = 1000, 1000
 	// skew is how far the clocks of the issuer and of this machine may be apart.
 	skew = time.Minute
+	// lastYear is the last one that a time in JSON can have.
+	lastYear = 9999
 )
 
 // algorithms sign with a key that the issuer alone has.
@@ -81,7 +83,12 @@ func New(config Config) (*People, error) {
 	}
 	config.UsernameClaim = cmp.Or(config.UsernameClaim, "preferred_username")
 	config.GroupsClaim = cmp.Or(config.GroupsClaim, "groups")
-	config.HTTP = cmp.Or(config.HTTP, http.DefaultClient)
+	client := *cmp.Or(config.HTTP, http.DefaultClient)
+	if client.Transport == nil {
+		client.Transport = http.DefaultTransport
+	}
+	client.Transport = limited{client.Transport}
+	config.HTTP = &client
 	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	return &People{
 		config: config, issuer: newIssuer(config.Issuer, config.HTTP, config.Logger),
@@ -232,6 +239,9 @@ func (p *People) verify(ctx context.Context, token, nonce string) (tokens.Admin,
 	if err != nil {
 		return tokens.Admin{}, p.why(token)
 	}
+	if err := unambiguous(found); err != nil {
+		return tokens.Admin{}, err
+	}
 	var of claims
 	if err := found.Claims(&of); err != nil || found.Subject == "" {
 		return tokens.Admin{}, &refusal{"the ID token has a claim of another type than it should have, or no sub"}
@@ -244,6 +254,8 @@ func (p *People) verify(ctx context.Context, token, nonce string) (tokens.Admin,
 		return tokens.Admin{}, &refusal{"the ID token is of the future: the clock of the control plane or of the issuer may be off"}
 	case found.Expiry.IsZero():
 		return tokens.Admin{}, &refusal{"the ID token has no end"}
+	case found.Expiry.UTC().Year() > lastYear:
+		return tokens.Admin{}, &refusal{fmt.Sprintf("the ID token ends after the year %d", lastYear)}
 	case !now.Before(found.Expiry):
 		return tokens.Admin{}, &expiry{found.Expiry}
 	case nonce != "" && !tokens.Same(found.Nonce, nonce):

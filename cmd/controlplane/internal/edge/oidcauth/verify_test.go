@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -153,6 +154,10 @@ func TestATokenThatIsWrongIsRefused(t *testing.T) {
 	part := base64.RawURLEncoding.EncodeToString
 	valid := strings.Split(w.issuer.Token(nil), ".")
 	type claims = issuertest.Claims
+	twice := func(claim string) string {
+		text := strings.TrimSuffix(strings.TrimSpace(w.issuer.Claims(nil)), "}") + "," + claim + "}"
+		return oidctest.SignIDToken(key, id, "ES256", text)
+	}
 	ahead, past := time.Now().Add(10*time.Minute).Unix(), time.Now().Add(-time.Second).Unix()
 	const signature = "the signature of the ID token is not valid"
 	for what, test := range map[string]struct {
@@ -188,6 +193,14 @@ func TestATokenThatIsWrongIsRefused(t *testing.T) {
 		"no subject":             {w.issuer.Token(claims{"sub": nil}), "no sub", 401},
 		"another type":           {w.issuer.Token(claims{"iat": "today"}), "unauthorized", 401},
 		"very long":              {w.issuer.Token(claims{"x": strings.Repeat("x", 20_000)}), "the ID token has more than 16384 bytes", 401},
+		"sub in capitals":        {w.issuer.Token(claims{"SUB": "2"}), `the ID token has the claim "SUB", must be sub`, 401},
+		"exp in capitals":        {w.issuer.Token(claims{"exp": past, "Exp": ahead}), `the ID token has the claim "Exp", must be exp`, 401},
+		"aud in capitals":        {w.issuer.Token(claims{"aud": "trueup", "AUD": "grafana"}), `"AUD"`, 401},
+		"a folded letter":        {w.issuer.Token(claims{"\u017fub": "2"}), `must be sub`, 401},
+		"a name twice":           {twice(`"preferred_username":"bob"`), `the ID token has the claim "preferred_username" twice`, 401},
+		"a subject twice":        {twice(`"sub":"2"`), `the ID token has the claim "sub" twice`, 401},
+		"an end far off":         {w.issuer.Token(claims{"exp": 253402300800}), "the ID token ends after the year 9999", 401},
+		"an end without it":      {w.issuer.Token(claims{"exp": uint64(1<<63 - 1)}), "the ID token ends after the year 9999", 401},
 		"three parts of no JSON": {"a.b.c", "the bearer token is missing or not valid", 401},
 		"forged and expired":     {oidctest.SignIDToken(forger, id, "ES256", w.issuer.Claims(claims{"exp": past})), signature, 401},
 	} {
@@ -271,6 +284,45 @@ func TestAnIssuerThatIsAwayStopsNoOtherSignIn(t *testing.T) {
 	w.people.Age()
 	_, refused = w.ask(w.issuer.Token(nil))
 	require.Nil(t, refused, "what was fetched is used on")
+}
+
+// TestAConfigurationThatIsWrongIsRefused has answers of an issuer that it gives in no other test.
+func TestAConfigurationThatIsWrongIsRefused(t *testing.T) {
+	t.Parallel()
+	const good = "https://login.example.com/auth"
+	for name, test := range map[string]struct{ authorization, token, more, want string }{
+		"right":             {good, good, "", ""},
+		"a script":          {"javascript:alert(1)", good, "", `authorization_endpoint of the issuer is "javascript:alert(1)", must be a URL`},
+		"a fragment":        {good + "#f", good, "", "without a fragment"},
+		"no host":           {good, "https:///token", "", "token_endpoint of the issuer is"},
+		"none":              {good, "", "", `token_endpoint of the issuer is ""`},
+		"more than a MiB":   {good, good, strings.Repeat(" ", 1<<20), "the answer of the issuer has more than 1048576 bytes"},
+		"less than a MiB":   {good, good, strings.Repeat(" ", 1<<19), ""},
+		"a file, unchecked": {"file:///etc/passwd", good, "", "authorization_endpoint"},
+	} {
+		mux := http.NewServeMux()
+		server := httptest.NewServer(mux)
+		t.Cleanup(server.Close)
+		mux.HandleFunc("/.well-known/openid-configuration", func(out http.ResponseWriter, _ *http.Request) {
+			_, err := fmt.Fprintf(out, `{"issuer":%q,"jwks_uri":"%s/keys","authorization_endpoint":%q,"token_endpoint":%q%s}`,
+				server.URL, server.URL, test.authorization, test.token, test.more)
+			assert.True(t, err == nil || test.more != "", "%v", err)
+		})
+		mux.HandleFunc("/keys", func(out http.ResponseWriter, _ *http.Request) {
+			_, err := out.Write([]byte(`{"keys":[]}`))
+			assert.NoError(t, err)
+		})
+		people, err := oidcauth.New(oidcauth.Config{
+			Issuer: server.URL, ClientID: "trueup", Groups: &tokens.GroupFile{}, ExternalURL: "http://127.0.0.1:1",
+		})
+		require.NoError(t, err)
+		_, _, err = people.Begin(t.Context())
+		if test.want == "" {
+			require.NoError(t, err, name)
+			continue
+		}
+		require.ErrorContains(t, err, test.want, name)
+	}
 }
 
 func TestWhatIsMissingIsNamed(t *testing.T) {

@@ -137,12 +137,12 @@ type requester struct {
 func requesterOf(a tokens.Admin) requester { return requester{a.Name, a.Fingerprint(), a.Person} }
 
 // is reports whether both are one person. Of two whom the issuer identifies the subject decides,
-// and not the name; in all other cases the same name is the same person.
+// and not the name; in all other cases the same name, in any case, is the same person.
 func (q requester) is(other requester) bool {
 	if q.person.Known() && other.person.Known() {
 		return q.person.Key() == other.person.Key()
 	}
-	return q.name == other.name || q.fingerprint == other.fingerprint
+	return strings.EqualFold(q.name, other.name) || q.fingerprint == other.fingerprint
 }
 
 // counts reports whether a first request still counts: its author is an administrator now, with

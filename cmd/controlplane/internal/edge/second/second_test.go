@@ -86,6 +86,10 @@ func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(time.Hour), waiting.Until, time.Minute)
 	_, _, err = ask(alice, adminapi.ActionApprove, "/a", "x")
 	require.ErrorContains(t, err, "same_person: allow-mass-delete needs two people: admin/alice has asked for it already")
+	capital := bob
+	capital.Name = "Alice"
+	_, _, err = ask(capital, adminapi.ActionApprove, "/a", "x")
+	require.ErrorContains(t, err, "same_person", "an issuer may not tell capitals apart")
 	_, _, err = ask(tokens.Admin{}, adminapi.ActionApprove, "/a", "x")
 	require.ErrorContains(t, err, "nameless_token")
 	agreed, _, err := ask(bob, adminapi.ActionApprove, "/a", "x")

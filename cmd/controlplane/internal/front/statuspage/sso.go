@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 )
 
 const (
 	ssoPath = Path + "/sso"
-	// attemptCookie has the sign-in that a browser has begun.
-	attemptCookie = "trueup_sign_in"
+	// attemptCookie begins the name of the cookie with a sign-in that a browser has begun. The rest
+	// is of the state: each tab has its own.
+	attemptCookie = "trueup_sign_in_"
 	// attemptAge is how long a person may take to sign in at the issuer.
 	attemptAge = 10 * time.Minute
 )
@@ -31,7 +33,7 @@ func (p *Page) beginSSO(w http.ResponseWriter, r *http.Request) {
 		p.refuseSSO(w, r, http.StatusServiceUnavailable, "The issuer cannot be reached just now. Try again, or log in with a token.")
 		return
 	}
-	p.setAttempt(w, r, attempt.String(), attemptAge)
+	p.setAttempt(w, r, attempt.State, attempt.String(), attemptAge)
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
@@ -44,12 +46,13 @@ func (p *Page) endSSO(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
 	var attempt oidcauth.Attempt
-	if cookie, err := r.Cookie(attemptCookie); err == nil {
-		attempt, _ = oidcauth.ParseAttempt(cookie.Value)
-	}
-	p.setAttempt(w, r, "", -1) // it is used once
 	query := r.URL.Query()
-	admin, err := p.people.Finish(ctx, attempt, query.Get("state"), query.Get("code"), query.Get("error"))
+	state := query.Get("state")
+	if cookie, err := r.Cookie(attemptName(state)); err == nil {
+		attempt, _ = oidcauth.ParseAttempt(cookie.Value)
+		p.setAttempt(w, r, state, "", -1) // it is used once
+	}
+	admin, err := p.people.Finish(ctx, attempt, state, query.Get("code"), query.Get("error"))
 	if refused := p.people.Refused(r, p.guard, "login", query.Get("code"), err); refused != nil {
 		if refused.Status >= http.StatusInternalServerError {
 			p.logger.WarnContext(ctx, "sign-in not finished", slog.Any("error", err))
@@ -71,11 +74,17 @@ func (p *Page) refuseSSO(w http.ResponseWriter, r *http.Request, status int, why
 	p.render(w, r, status, "login", loginForm{SSO: true, Trouble: why})
 }
 
+// attemptName returns the name of the cookie of a sign-in with this state.
+func attemptName(state string) string {
+	const letters = 16
+	return attemptCookie + tokens.Hash(state)[:letters]
+}
+
 // setAttempt sets the cookie of a sign-in, or removes it. It is Lax: the issuer leads the browser
 // back.
-func (p *Page) setAttempt(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
+func (p *Page) setAttempt(w http.ResponseWriter, r *http.Request, state, value string, age time.Duration) {
 	http.SetCookie(w, &http.Cookie{
-		Name: attemptCookie, Value: value, Path: ssoPath, MaxAge: maxAge(age),
+		Name: attemptName(state), Value: value, Path: ssoPath, MaxAge: maxAge(age),
 		Secure: secureCookie(r) || p.people.Secure(), HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	})
 }

@@ -242,6 +242,14 @@ func TestWhatBecomesReadyCallsForThePass(t *testing.T) {
 		},
 	)
 	says("True")
-	a.waitWoken(t, "ConfigMap", "late")
-	require.Equal(t, 1, apply1(t, a, set).Count(apply.Created))
+	for {
+		a.waitWoken(t, "ConfigMap", "late")
+		report, err := a.Apply(t.Context(), set)
+		if err != nil && strings.Contains(err.Error(), "Ready is False") {
+			continue // what came before has woken it
+		}
+		require.NoError(t, err)
+		require.Equal(t, 1, report.Count(apply.Created))
+		return
+	}
 }

@@ -42,7 +42,9 @@ type batch struct {
 	tests   []result // that passed or failed, without subtests
 	failed  []result
 	skipped map[string]int // by reason
-	done    int
+	// untimely are the packages that were left out for want of time.
+	untimely []string
+	done     int
 }
 
 func newBatch(total int, report func(string), command func(pkg, test string) string) *batch {
@@ -85,6 +87,9 @@ func (b *batch) take(e event) {
 		b.build[e.ImportPath] = append(b.build[e.ImportPath], e.Output)
 	case "output":
 		b.output[key] = append(b.output[key], e.Output)
+		if e.Test == "" && isUntimely(e.Output) {
+			b.untimely = append(b.untimely, short(e.Package))
+		}
 	case "skip":
 		if e.Test != "" {
 			b.skipped[reason(b.output[key])]++

@@ -10,6 +10,8 @@
 // tests in the source and runs them in full. The race detector has the short tests alone; "make
 // test-long" has all. Rest vets all packages, quick none.
 //
+// With TRUEUP_TEST_WITHIN=60m, what has not begun after 60 minutes is left out and named.
+//
 // While tests run it prints a line for each package. Last it prints what was not run for
 // want of a part of the machine, where the time went, and what failed, in twenty lines each
 // with the command that runs it alone. The exit status is 1 when something failed, 2 when
@@ -64,6 +66,9 @@ func orphaned(ctx context.Context, parent func() int, every time.Duration) {
 var errFailed = errors.New("FAIL")
 
 func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) > 0 && args[0] == "begin" {
+		return begin(args[1:], out)
+	}
 	var plan func(context.Context, *runner) error
 	switch name := strings.Join(args, " "); name {
 	case "quick":

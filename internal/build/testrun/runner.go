@@ -31,11 +31,15 @@ type runner struct {
 	log     *os.File // receives all events of go test
 	// variables tell the tests of the parts that they share.
 	variables []string
-	left      int // tests of packages that are not linked, as -short skips all of them
+	left      int       // tests of packages that are not linked, as -short skips all of them
+	self      string    // the path of this program
+	last      time.Time // nothing begins after it; zero: no limit
 
 	mu      sync.Mutex // guards out and what batches hold
 	batches []*batch
 	steps   []result // name and seconds
+	// untimely are the steps and packages that were left out for want of time.
+	untimely []string
 }
 
 // A step is a go test.
@@ -63,12 +67,20 @@ func newRunner(ctx context.Context, name string, out io.Writer, m machine) (*run
 	if err := forget(dir); err != nil {
 		return nil, fmt.Errorf("%w: %w", errMachine, err)
 	}
+	last, err := lastStart(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errMachine, err)
+	}
 	// Another run may go on beside this one.
 	log, err := os.CreateTemp(dir, name+"-*.json")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMachine, err)
 	}
-	return &runner{out: out, machine: m, root: filepath.Dir(path), start: time.Now(), log: log}, nil
+	return &runner{out: out, machine: m, root: filepath.Dir(path), start: time.Now(), log: log, self: self, last: last}, nil
 }
 
 // forget removes the logs that are older than a day.
@@ -104,6 +116,9 @@ func (r *runner) print(format string, args ...any) {
 
 // command runs a program; what it prints is reported if it fails.
 func (r *runner) command(ctx context.Context, name, dir string, env []string, args ...string) {
+	if r.late(name) {
+		return
+	}
 	began := time.Now()
 	r.say("== %s", name)
 	cmd := r.prepare(ctx, dir, env, args)
@@ -130,7 +145,7 @@ func (r *runner) prepare(ctx context.Context, dir string, env, args []string) *e
 
 // test runs a go test and collects what failed.
 func (r *runner) test(ctx context.Context, s step) {
-	if len(s.packages) == 0 {
+	if len(s.packages) == 0 || r.late(s.name) {
 		return
 	}
 	began := time.Now()
@@ -149,6 +164,9 @@ func (r *runner) test(ctx context.Context, s step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.batches = append(r.batches, b)
+	for _, pkg := range b.untimely {
+		r.untimely = append(r.untimely, s.name+" "+pkg)
+	}
 	r.steps = append(r.steps, result{test: s.name, seconds: time.Since(began).Seconds()})
 	if err != nil && len(b.failed) == 0 {
 		b.failed = append(
@@ -164,7 +182,7 @@ func (r *runner) test(ctx context.Context, s step) {
 
 func (r *runner) events(ctx context.Context, s step, b *batch) error {
 	// Without the few analyzers of vet that go test has: rest runs all of them, once.
-	cmd := r.prepare(ctx, s.dir, s.env, slices.Concat([]string{"go", "test", "-json", "-vet=off"}, s.flags, s.packages))
+	cmd := r.prepare(ctx, s.dir, s.env, slices.Concat([]string{"go", "test", "-json", "-vet=off"}, r.within(), s.flags, s.packages))
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -258,6 +276,9 @@ func (r *runner) summary(name string) {
 	}
 	for _, line := range r.machine.missing {
 		r.print("missing: %s", line)
+	}
+	for _, what := range r.untimely {
+		r.print("left out for want of time (%s=%s): %s", withinVariable, os.Getenv(withinVariable), what)
 	}
 	r.print("figure test_%s_minutes %.1f min (%d tests, load %s)", name, time.Since(r.start).Minutes(), len(tests), load())
 	for _, f := range failed {

@@ -225,8 +225,8 @@ func children(namespace string) []string {
 // many is the namespace of many WebApps, which are looked at when they are at rest.
 const many = "fifty"
 
-// requests are those of the operator without those for its Lease, and without repetitions of an Event
-// of the stories before, which it writes a minute after them.
+// requests returns what the operator has sent, without the requests for its Lease, and without
+// repetitions of an Event of the stories before, which it writes a minute after them.
 func (s *site) requests() []kubetest.Request {
 	s.Helper()
 	all, err := s.cluster.Requests(user)
@@ -270,8 +270,8 @@ func (s *site) rests() []kubetest.Request {
 	return nil
 }
 
-// versions are those of what the operator looks at. A controller of the cluster may be late with a
-// status, which the operator then reads.
+// versions returns the resource versions of all that the operator looks at. A controller of the
+// cluster may be late with a status, which the operator then reads.
 func (s *site) versions() string {
 	s.Helper()
 	return s.kubectl(

@@ -345,7 +345,7 @@ func (r *runner) newest(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// The simulated world asks nothing of a client that those of real servers do not.
+	// The simulated world asks nothing of a client that the tests with real servers do not ask.
 	packages = slices.DeleteFunc(packages, func(pkg string) bool { return short(pkg) == "./reconcile/simtest" })
 	r.test(
 		ctx,

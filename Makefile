@@ -48,7 +48,7 @@ demo-application: kube versitygw ## Show the application operator on a real Post
 	$(WORK) $(GO) run ./cmd/demo applications $(if $(KEEP),--keep)
 
 test-regions: kube ## Run the agent of regions against the control plane, with faults: every scenario on SQLite and PostgreSQL
-	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -v -count=1 ./cmd/e2e/regions
+	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -v -count=1 -timeout 1h ./cmd/e2e/regions
 test-clusters: kube ## Run the cluster agent against the control plane, with faults, on SQLite and PostgreSQL: every scenario on both (a quarter of an hour)
 	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TestD|TestClusters' ./cmd/e2e/clusters
 
@@ -65,6 +65,7 @@ test-long: kube ## What takes longer than "make test" may: every boundary of the
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -run 'Crashes|ManyJobs|ServerIsAway' ./cmd/agentjob/operator
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/nodepool/operator
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -count=1 -timeout 1h -run Anywhere ./apply
+	$(WORK) $(GO) test -count=1 -timeout 1h ./cmd/controlplane/internal/state/regions
 	$(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./apply ./reconcile/... ./statesync/... ./cloud/... ./cmd/krane/... ./cmd/shuttle/agent ./cmd/controlplane/internal/state/...
 	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./cmd/e2e/regions
 	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) -run 'TestD|TestClusters' ./cmd/e2e/clusters

@@ -291,6 +291,7 @@ func TestAConfigurationThatIsWrongIsRefused(t *testing.T) {
 	t.Parallel()
 	const good = "https://login.example.com/auth"
 	for name, test := range map[string]struct{ authorization, token, more, want string }{
+		"less than HTTPS":   {"http://login.example.com/auth", good, "", `is "http://login.example.com/auth", must be a URL of https`},
 		"right":             {good, good, "", ""},
 		"a script":          {"javascript:alert(1)", good, "", `authorization_endpoint of the issuer is "javascript:alert(1)", must be a URL`},
 		"a fragment":        {good + "#f", good, "", "without a fragment"},
@@ -301,7 +302,7 @@ func TestAConfigurationThatIsWrongIsRefused(t *testing.T) {
 		"a file, unchecked": {"file:///etc/passwd", good, "", "authorization_endpoint"},
 	} {
 		mux := http.NewServeMux()
-		server := httptest.NewServer(mux)
+		server := httptest.NewTLSServer(mux)
 		t.Cleanup(server.Close)
 		mux.HandleFunc("/.well-known/openid-configuration", func(out http.ResponseWriter, _ *http.Request) {
 			_, err := fmt.Fprintf(out, `{"issuer":%q,"jwks_uri":"%s/keys","authorization_endpoint":%q,"token_endpoint":%q%s}`,
@@ -313,7 +314,7 @@ func TestAConfigurationThatIsWrongIsRefused(t *testing.T) {
 			assert.NoError(t, err)
 		})
 		people, err := oidcauth.New(oidcauth.Config{
-			Issuer: server.URL, ClientID: "trueup", Groups: &tokens.GroupFile{}, ExternalURL: "http://127.0.0.1:1",
+			Issuer: server.URL, ClientID: "trueup", Groups: &tokens.GroupFile{}, ExternalURL: "http://127.0.0.1:1", HTTP: server.Client(),
 		})
 		require.NoError(t, err)
 		_, _, err = people.Begin(t.Context())

@@ -37,7 +37,8 @@ type Transport struct {
 	mu       sync.Mutex
 	requests []*Request
 	writes   int
-	crashed  bool
+	crashed  bool // no request is sent
+	over     bool // and the last one has ended
 	watches  map[*stream]struct{}
 	frozen   bool
 	expired  int // watches opened before this generation get 410 on their next start
@@ -87,9 +88,7 @@ func (w *wrapped) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if fault.Crash {
 		w.transport.crash()
-		if w.transport.OnCrash != nil {
-			defer w.transport.OnCrash()
-		}
+		defer w.transport.dead()
 	}
 	switch {
 	case fault.Lose, fault.Crash && !fault.LoseAnswer:
@@ -154,9 +153,7 @@ func (t *Transport) answered(r *Request, status int) {
 // Crash lets nothing through from now on, as a Fault with Crash does, and calls OnCrash.
 func (t *Transport) Crash() {
 	t.crash()
-	if t.OnCrash != nil {
-		t.OnCrash()
-	}
+	t.dead()
 }
 
 func (t *Transport) crash() {
@@ -165,6 +162,16 @@ func (t *Transport) crash() {
 	t.crashed = true
 	for s := range t.watches {
 		s.cut()
+	}
+}
+
+// dead follows crash when the last request is over, which may still be carried out.
+func (t *Transport) dead() {
+	t.mu.Lock()
+	t.over = true
+	t.mu.Unlock()
+	if t.OnCrash != nil {
+		t.OnCrash()
 	}
 }
 
@@ -178,11 +185,13 @@ func (t *Transport) lost(r *http.Request) error {
 	return ErrLost
 }
 
-// Crashed reports whether a fault has crashed the program.
+// Crashed reports whether a fault has crashed the program. One that loses an answer
+// has done so once the server has carried the request out: whoever ends the program
+// then does not call the request back.
 func (t *Transport) Crashed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.crashed
+	return t.over
 }
 
 // Requests returns the requests since the start or the last Reset, in order, with the

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
@@ -169,6 +170,7 @@ func TestACrashLetsNothingMoreThrough(t *testing.T) {
 		}}
 		send := client(t, &net, func(w http.ResponseWriter, r *http.Request) {
 			served++
+			assert.False(t, net.Crashed(), "%s: whoever waits for the crash would end this request", name)
 			ok(w, r)
 		})
 		_, err := send("POST", "/api/v1/nodes")

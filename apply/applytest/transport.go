@@ -186,7 +186,7 @@ func (t *Transport) lost(r *http.Request) error {
 }
 
 // Crashed reports whether a fault has crashed the program. One that loses an answer
-// has done so once the server has carried the request out: whoever ends the program
+// has done so once the server has carried the request out: a test that ends the program
 // then does not call the request back.
 func (t *Transport) Crashed() bool {
 	t.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/second"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 )
 
 // twoPeople returns the actions that need a second person.
@@ -38,12 +39,12 @@ func (o *options) twoPeople(admins []tokens.Admin) ([]string, error) {
 var errAgents = errors.New("administrators need another")
 
 // noAgents returns an error if the token belongs to an agent.
-func noAgents(ctx context.Context, token string, owners ...func(ctx context.Context, token string) (string, error)) error {
+func noAgents(ctx context.Context, token string, owners ...func(ctx context.Context, token string) (agents.Agent, error)) error {
 	for _, owner := range owners {
-		id, err := owner(ctx, token)
+		agent, err := owner(ctx, token)
 		switch {
 		case err == nil:
-			return fmt.Errorf("has the token of the agent of %s; %w", id, errAgents)
+			return fmt.Errorf("has the token of the agent of %s; %w", agent.ID, errAgents)
 		case !errors.Is(err, tokens.ErrUnknown):
 			return err
 		}

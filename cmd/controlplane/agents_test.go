@@ -74,8 +74,8 @@ func text(t *testing.T, document any) string {
 	return string(out)
 }
 
-// agents is a control plane with a cluster and a region.
-func agents(t *testing.T) (base, clusterToken, regionToken string) {
+// withAgents is a control plane with a cluster and a region.
+func withAgents(t *testing.T) (base, clusterToken, regionToken string) {
 	t.Helper()
 	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
 		"--database", filepath.Join(t.TempDir(), "db"), "--admin-token-file", writeFile(t, adminToken))
@@ -111,7 +111,7 @@ const (
 // objects, and without those that were added since the first version: it is stored either way.
 func TestAnAgentOfAClusterMayBeOlderOrNewer(t *testing.T) {
 	t.Parallel()
-	base, token, _ := agents(t)
+	base, token, _ := withAgents(t)
 	url := base + "/api/v1/clusters/" + clusterID + "/"
 	status, body := request(t, http.DefaultClient, http.MethodGet, url+"desired-state?of_a_later_version=1", token, "")
 	require.Equal(t, http.StatusOK, status, body)
@@ -210,7 +210,7 @@ func visit(m protoreflect.Message, do func(protoreflect.Message)) {
 // whose numbers begin at 10.
 func TestAnAgentOfARegionMayBeOlderOrNewer(t *testing.T) {
 	t.Parallel()
-	base, _, token := agents(t)
+	base, _, token := withAgents(t)
 	methods := ctrlv1.File_ctrl_v1_cluster_proto.Services().ByName("ClusterService").Methods()
 	var n uint64
 	for _, version := range []string{"now", "older", "newer"} {

@@ -54,6 +54,13 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 		"",
 		"file with a token that opens ctrl.v1.ClusterService for every region, at least 128 bits; none: each agent needs the token of its region",
 	)
+	flags.DurationVar(
+		&opts.agentTokenLifetime,
+		"agent-token-lifetime",
+		0,
+		"how long the token of an agent is valid, at least 1h: its agent renews it in time, and one that was shown to a person, which lives for a day at most, at once; "+
+			"0: tokens have no end, and agents do not renew them",
+	)
 	flags.StringVar(
 		&opts.varGroupKeysFile,
 		"var-group-keys-file",

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/openapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
@@ -38,12 +39,16 @@ import (
 // minAuditRetention is the least that --audit-retention may be.
 const minAuditRetention = 24 * time.Hour
 
+// minAgentTokenLifetime is the least that --agent-token-lifetime may be.
+const minAgentTokenLifetime = time.Hour
+
 // options are the flags of the server.
 type options struct {
 	listen, metricsAddress string
 	database               string
 	adminTokenFile         string
 	agentTokenFile         string
+	agentTokenLifetime     time.Duration
 	varGroupKeysFile       string
 	varGroupKeys           string // from the environment, instead of the file
 	certFile, keyFile      string
@@ -97,6 +102,9 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	}
 	if o.auditRetention < minAuditRetention {
 		return wrong("audit-retention", "is %v, must be at least %v", o.auditRetention, minAuditRetention)
+	}
+	if lifetime := o.agentTokenLifetime; lifetime != 0 && lifetime < minAgentTokenLifetime {
+		return wrong("agent-token-lifetime", "is %v, must be at least %v, or 0 for tokens without an end", lifetime, minAgentTokenLifetime)
 	}
 	if o.adminTokenFile == "" {
 		return wrong("admin-token-file", "is not set, must be a file with the tokens of the administrators")
@@ -154,7 +162,8 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	regionStore, clusterStore := &regions.Store{Database: database}, &clusters.Store{Database: database, Keys: keys}
+	regionStore := &regions.Store{Database: database, TokenLifetime: o.agentTokenLifetime}
+	clusterStore := &clusters.Store{Database: database, TokenLifetime: o.agentTokenLifetime, Keys: keys}
 	noAgent := func(ctx context.Context, token string) error {
 		return noAgents(ctx, token, clusterStore.Agents().Authenticate, regionStore.Agents().Authenticate)
 	}
@@ -196,10 +205,13 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 			regions.AdminRoutes(regionStore), audit.Routes(changes), tokens.Routes(admins.Admins, used), usage.Routes(database),
 		),
 		AdminConditions: regions.AdminConditions(),
-		Guard:           attempts,
-		Limits:          shares,
-		Logger:          logger,
-		Registerer:      registry,
+		OpenRoutes: agents.Renewal{
+			Scopes: []agents.Scopes{clusterStore.Agents(), regionStore.Agents()}, Shared: bearer, Guard: attempts, Limits: shares,
+		}.Routes(),
+		Guard:      attempts,
+		Limits:     shares,
+		Logger:     logger,
+		Registerer: registry,
 	})
 	if err != nil {
 		return err
@@ -208,8 +220,11 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	logMetrics.Observe()
 	registry.MustRegister(logMetrics)
 	feed := &statesync.Server{Log: database.Log, Logger: logger}
-	agents, err := regions.New(
-		regions.Config{Database: database, Feed: feed, Bearer: bearer, Guard: attempts, Limits: shares, Logger: logger, Registerer: registry},
+	streams, err := regions.New(
+		regions.Config{
+			Database: database, Feed: feed, Bearer: bearer, TokenLifetime: o.agentTokenLifetime,
+			Guard: attempts, Limits: shares, Logger: logger, Registerer: registry,
+		},
 	)
 	if err != nil {
 		return err
@@ -220,7 +235,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 			Admins:     admins.Admins,
 			People:     people,
 			Used:       used,
-			Streams:    agents.Streams,
+			Streams:    streams.Streams,
 			StateBytes: api.StateBytes,
 			Log:        logMetrics.State,
 			Guard:      attempts,
@@ -235,7 +250,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	mux.Handle(statuspage.Root, page)
 	mux.Handle(statuspage.Path, page)
 	mux.Handle(statuspage.Path+"/", page)
-	agents.Mount(mux)
+	streams.Mount(mux)
 	mux.Handle(openapi.Path, openapi.Handler())
 	mux.Handle("/", api)
 	connections := origin.Strangers(logger)
@@ -248,7 +263,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		{Name: "change log", Starter: database.Log},
 		{Name: "feed", Starter: feed},
 		{Name: "status page", Starter: page},
-		{Name: "revocation", Starter: agents},
+		{Name: "revocation", Starter: streams},
 		{Name: "audit", Starter: changes},
 		{Name: "usage", Starter: &usage.Maintainer{
 			Database: database, RecordRetention: o.snapshotRetention, Retention: o.usageRetention, Logger: logger,

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/openapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
@@ -35,6 +36,7 @@ func allRoutes(t *testing.T) (list []route) {
 			Store:       &clusters.Store{},
 			Admins:      tokens.Only(adminToken),
 			AdminRoutes: slices.Concat(regions.AdminRoutes(regionStore), audit.Routes(&audit.Log{})),
+			OpenRoutes:  agents.Renewal{}.Routes(),
 		},
 	)
 	require.NoError(t, err)

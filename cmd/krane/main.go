@@ -100,6 +100,11 @@ func settings() []program.Setting {
 		{"cluster.cell_id", "names one of several agents of a region", ""},
 		{"control.url", "URL of the control plane; required", "the URL of the control plane"},
 		{"token_file", "file with the token for the control plane, read again for each call", ""},
+		{
+			"token_secret",
+			"namespace/name of a Secret where the agent keeps the token that it renews, if the control plane asks for that; none: it renews none",
+			"namespace/name",
+		},
 		{"rpc_port", "port of /healthz, /readyz and /metrics (default 8070)", "a port"},
 		{"health_probe_bind_address", program.HealthUsage + "; goes before --rpc-port", "host:port or :port"},
 		{"metrics_bind_address", program.MetricsUsage, ""},

@@ -36,6 +36,12 @@ func settings() []program.Setting {
 			Usage:    "file with the cluster's token, read again for each request; required",
 			Must:     "a file with the token",
 		},
+		{
+			Flag:     "auth-token-secret",
+			Variable: "STARFORM_AUTH_TOKEN_SECRET",
+			Usage:    "namespace/name of a Secret where the agent keeps the token that it renews, if Starbase asks for that; none: it renews none",
+			Must:     "namespace/name",
+		},
 		{Flag: "reconcile-interval", Variable: "STARFORM_RECONCILE_INTERVAL", Usage: "time between passes (default 30s)", Must: wantDuration},
 		{
 			Flag:     "snapshot-interval",

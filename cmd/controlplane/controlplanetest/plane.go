@@ -22,6 +22,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
@@ -42,6 +43,8 @@ type Options struct {
 	Source string
 	// Bearer is the token that agents of all regions share. Empty: there is none.
 	Bearer string
+	// TokenLifetime is --agent-token-lifetime.
+	TokenLifetime time.Duration
 	// Keys encrypt the values of var groups. Nil: none can be put.
 	Keys *keyring.Ring
 	// People sign in with OpenID Connect. Nil: there are none.
@@ -85,10 +88,11 @@ func assemble(tb testing.TB, database *db.Database, o Options, every, settle tim
 	check(tb, err)
 	shares, err := limits.New(limits.Config{Registerer: registry})
 	check(tb, err)
-	regionStore := &regions.Store{Database: database}
+	regionStore := &regions.Store{Database: database, TokenLifetime: o.TokenLifetime}
+	clusterStore := &clusters.Store{Database: database, TokenLifetime: o.TokenLifetime, Keys: o.Keys}
 	used := &tokens.Uses{Database: database, Logger: logger}
 	api, err := clusters.New(clusters.Config{
-		Store: &clusters.Store{Database: database, Keys: o.Keys}, Admins: tokens.Only(AdminToken), People: o.People, Used: used,
+		Store: clusterStore, Admins: tokens.Only(AdminToken), People: o.People, Used: used,
 		AdminRoutes: slices.Concat(
 			regions.AdminRoutes(regionStore),
 			audit.Routes(&audit.Log{Database: database, Logger: logger}),
@@ -96,23 +100,27 @@ func assemble(tb testing.TB, database *db.Database, o Options, every, settle tim
 			usage.Routes(database),
 		),
 		AdminConditions: regions.AdminConditions(),
-		Guard:           attempts, Limits: shares, Logger: logger, Registerer: registry,
+		OpenRoutes: agents.Renewal{
+			Scopes: []agents.Scopes{clusterStore.Agents(), regionStore.Agents()}, Shared: o.Bearer, Guard: attempts, Limits: shares,
+		}.Routes(),
+		Guard: attempts, Limits: shares, Logger: logger, Registerer: registry,
 	})
 	check(tb, err)
 	logMetrics := regions.NewLogMetrics(database.Log, logger)
 	logMetrics.Observe()
 	feed := &statesync.Server{Log: database.Log, Heartbeat: o.Heartbeat, Logger: logger}
-	agents, err := regions.New(
-		regions.Config{Database: database, Feed: feed, Bearer: o.Bearer, Guard: attempts, Limits: shares, Logger: logger, Registerer: registry},
-	)
+	streams, err := regions.New(regions.Config{
+		Database: database, Feed: feed, Bearer: o.Bearer, TokenLifetime: o.TokenLifetime,
+		Guard: attempts, Limits: shares, Logger: logger, Registerer: registry,
+	})
 	check(tb, err)
 	mux := http.NewServeMux()
-	agents.Mount(mux)
+	streams.Mount(mux)
 	mux.Handle("/", api)
-	return &replica{database: database, regions: agents, ready: logMetrics.Ready, handler: mux, members: []reconcile.Member{
+	return &replica{database: database, regions: streams, ready: logMetrics.Ready, handler: mux, members: []reconcile.Member{
 		{Name: "change log", Starter: database.Log},
 		{Name: "feed", Starter: feed},
-		{Name: "revocation", Starter: agents},
+		{Name: "revocation", Starter: streams},
 		{Name: "reconciler", Starter: &regions.Reconciler{
 			Store: regionStore, Every: every, Settle: settle, Logger: logger, Registerer: registry,
 		}},

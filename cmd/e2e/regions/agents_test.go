@@ -29,7 +29,7 @@ func secondCell(b *bench, _ database) {
 		func() bool { return second.metric(`deletions_held{reason="region_claimed"}`) == 1 },
 	)
 
-	client := control.New(second.agent.Config, nil)
+	client := control.New(second.agent.Config, nil, nil)
 	ctx := t.Context()
 	for name, call := range map[string]func() error{
 		"heartbeat": func() error {

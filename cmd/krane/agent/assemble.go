@@ -8,11 +8,13 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	clientmetadata "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply/budget"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/control"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/breaker"
@@ -52,7 +54,7 @@ func cellOf(c *config.Config) render.Cell {
 
 // assemble makes the parts of the agent and connects them. It starts nothing.
 func (a *Agent) assemble(m *metrics) (*work, error) {
-	metadata, typed, err := a.kubernetes()
+	metadata, typed, objects, err := a.kubernetes()
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +65,10 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	}
 	periods := a.Periods.complete()
 	cell := cellOf(&a.Config)
-	client := control.New(a.Config, a.Control)
+	tokens := owntoken.New(owntoken.Config{
+		Given: a.Config.GivenToken, Kubernetes: objects, Secret: a.Config.TokenSecret, ControlPlane: a.Config.Control.URL, Logger: a.Logger,
+	})
+	client := control.New(a.Config, tokens, a.Control)
 	registry := newRegistry()
 	contact := newContact(address(a.Config), m, a.Logger)
 	streams := &streams{contact: contact, metrics: m, logger: a.Logger}
@@ -135,15 +140,14 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	reports.session.renew = heartbeats.Trigger
 	contact.refusedToken = heartbeats.Trigger
 	add("heartbeat", heartbeats)
-	if a.Config.TokenFile != "" {
-		add("token", &reconcile.Loop{Name: "token", Interval: tokenInterval, Logger: a.Logger, Reconciler: &tokenWatcher{
-			read: a.Config.ControlToken,
-			changed: func() {
-				heartbeats.Trigger()
-				streams.reconnect()
-			},
-		}})
-	}
+	add("token renewal", tokens.Loop())
+	add("token", &reconcile.Loop{Name: "token", Interval: tokenInterval, Logger: a.Logger, Reconciler: &tokenWatcher{
+		read: tokens.Token,
+		changed: func() {
+			heartbeats.Trigger()
+			streams.reconnect()
+		},
+	}})
 	for _, r := range resources() {
 		add("replica "+string(r.collection), observed(streams.replicas[r.collection]))
 	}
@@ -170,7 +174,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 }
 
 // kubernetes returns the clients, whose requests share one budget.
-func (a *Agent) kubernetes() (clientmetadata.Interface, kubernetes.Interface, error) {
+func (a *Agent) kubernetes() (clientmetadata.Interface, kubernetes.Interface, dynamic.Interface, error) {
 	access := rest.CopyConfig(a.Kubernetes)
 	access.UserAgent = "krane"
 	access.QPS, access.Burst = float32(a.Config.Kubernetes.QPS), a.Config.Kubernetes.Burst
@@ -180,13 +184,17 @@ func (a *Agent) kubernetes() (clientmetadata.Interface, kubernetes.Interface, er
 	access.Wrap((&budget.Budget{}).Wrap)
 	metadata, err := clientmetadata.NewForConfig(access)
 	if err != nil {
-		return nil, nil, fmt.Errorf("kubernetes client: %w", err)
+		return nil, nil, nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(access)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("kubernetes client: %w", err)
 	}
 	typed, err := kubernetes.NewForConfig(access)
 	if err != nil {
-		return nil, nil, fmt.Errorf("kubernetes client: %w", err)
+		return nil, nil, nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	return metadata, typed, nil
+	return metadata, typed, objects, nil
 }
 
 // address returns the address of the control plane as log lines show it.

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/url"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/isolation"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
@@ -19,6 +21,8 @@ type Config struct {
 	Control    Control
 	// TokenFile holds the token for the control plane, when Control.Token is empty.
 	TokenFile string
+	// TokenSecret is the Secret where the agent keeps the token that it renews. Zero: it renews none.
+	TokenSecret types.NamespacedName
 	// HealthAddress is where /healthz and /readyz are served, and MetricsAddress where
 	// /metrics is. Defaults: port 8070, or the port of the setting rpc_port; HealthAddress.
 	HealthAddress, MetricsAddress string
@@ -113,18 +117,18 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // MarshalText masks the value in JSON and YAML.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// ControlToken returns the current token for the control plane: the one in the
+// GivenToken returns the token for the control plane that people gave the agent: the one in the
 // configuration, or the content of the token file without the white space around
 // it. Call it again after the server has refused one.
-func (c Config) ControlToken() (Secret, error) {
+func (c Config) GivenToken() (string, error) {
 	if c.Control.Token != "" {
-		return c.Control.Token, nil
+		return c.Control.Token.Reveal(), nil
 	}
 	token, err := program.ReadToken(c.TokenFile)
 	if err != nil {
 		return "", fmt.Errorf("token_file: %w", err)
 	}
-	return Secret(token), nil
+	return token, nil
 }
 
 // A FieldError is a setting that is wrong, with where it came from and what would

@@ -57,6 +57,7 @@ var settings = map[string]string{
 	"control.token":        "sesame",
 	"rpc_port":             "8071",
 	"vault.url":            "https://vault.example.com/base",
+	"token_secret":         "system/krane-own",
 	"vault.token":          "simsim",
 	"registry.url":         "registry.example.com:5000",
 	"registry.username":    "ada",
@@ -167,6 +168,8 @@ func TestAWrongSettingIsNamedWithWhatWouldBeRight(t *testing.T) {
 		{"control.url", "control.example.com", "a URL like https://control.example.com"},
 		{"control.url", "ftp://control.example.com", "a URL like"},
 		{"control.token", "", "a token, or token_file"},
+		{"token_secret", "krane-own", "namespace/name"},
+		{"token_secret", "krane/own/x", "namespace/name"},
 		{"token_file", "/some/file", "nothing, because control.token is set"},
 		{"metrics_bind_address", ":08071", "another address"},
 		{"rpc_port", "0", "a whole number from 1 to 65535"},
@@ -275,16 +278,16 @@ func TestTheTokenFileIsReadEachTime(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("cluster: {region: eu}\ncontrol: {url: 'http://c'}\ntoken_file: "+file), 0o600))
 	c, err := config.Load(path, env())
 	require.NoError(t, err)
-	token, err := c.ControlToken()
+	token, err := c.GivenToken()
 	require.NoError(t, err)
-	require.Equal(t, "one", token.Reveal())
+	require.Equal(t, "one", token)
 	write("two")
-	token, err = c.ControlToken()
+	token, err = c.GivenToken()
 	require.NoError(t, err)
-	require.Equal(t, "two", token.Reveal())
+	require.Equal(t, "two", token)
 	for _, content := range []string{"", " \n", "sesame\nsesame"} {
 		write(content)
-		_, err = c.ControlToken()
+		_, err = c.GivenToken()
 		require.ErrorContains(t, err, "token_file")
 		require.NotContains(t, err.Error(), "sesame")
 		_, err = config.Load(path, env())

@@ -10,6 +10,7 @@
 //	  url: https://control.example.com    # required
 //	  token: ...                          # or token_file
 //	token_file: /run/secrets/krane/token  # read again when it changes
+//	token_secret: krane-system/krane-own  # a Secret that keeps renewed tokens; none: none is renewed
 //	rpc_port: 8070
 //	health_probe_bind_address: :8070      # of /healthz and /readyz; goes before rpc_port
 //	metrics_bind_address: ""              # of /metrics; empty: the same

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -59,6 +60,7 @@ func read(path string, data []byte, lookup func(string) (string, bool)) (Config,
 		},
 		Control:          Control{URL: r.url("control.url"), Token: r.secret("control.token")},
 		TokenFile:        r.text("token_file"),
+		TokenSecret:      r.namespacedName("token_secret"),
 		HealthAddress:    r.address("health_probe_bind_address", fmt.Sprintf(":%d", r.integer("rpc_port", 8070, 1, 65535))),
 		MetricsAddress:   r.address("metrics_bind_address", ""),
 		Vault:            Vault{URL: r.url("vault.url"), Token: r.secret("vault.token"), KeyFile: r.text("vault.key_file")},
@@ -184,6 +186,19 @@ func (r *reader) label(key string, required bool) string {
 		r.fail(key, v, "at most 63 letters, digits, -, _ or ., with a letter or digit at both ends")
 	}
 	return v
+}
+
+// namespacedName reads the namespace and name of an object, such as krane-system/krane-token-renewed.
+func (r *reader) namespacedName(key string) types.NamespacedName {
+	v := r.text(key)
+	if v == "" {
+		return types.NamespacedName{}
+	}
+	namespace, name, ok := strings.Cut(v, "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		r.fail(key, v, "namespace/name")
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
 // name reads the name of a cluster-scoped object.

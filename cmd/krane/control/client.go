@@ -9,7 +9,9 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
 )
 
 // How long a connection may be silent before it is asked whether it lives, and
@@ -21,14 +23,22 @@ const (
 	maxMessage = 16 << 20
 )
 
-// New returns a client with the region, cell and token of the configuration in
+// tooManyAttempts is the reason of an error that is in place of Unauthenticated, see
+// [agenttoken.TooManyAttempts].
+const tooManyAttempts = "too-many-attempts"
+
+// New returns a client with the region and cell of the configuration and the token of the source,
+// nil for one that renews none, in
 // each call. The token is read again for each, so that a new token file is used
 // without a restart. A redirect is an error, and no call has an overall time limit but that
 // of its context. The requests go through transport, nil for one of its own: it speaks HTTP/2,
 // in cleartext to an http URL, and finds a dead connection by pings.
-func New(c config.Config, transport http.RoundTripper) ctrlv1connect.ClusterServiceClient {
+func New(c config.Config, tokens *owntoken.Source, transport http.RoundTripper) ctrlv1connect.ClusterServiceClient {
 	if transport == nil {
 		transport = newTransport(c)
+	}
+	if tokens == nil {
+		tokens = owntoken.New(owntoken.Config{Given: c.GivenToken})
 	}
 	client := &http.Client{
 		Transport: transport,
@@ -36,7 +46,7 @@ func New(c config.Config, transport http.RoundTripper) ctrlv1connect.ClusterServ
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return ctrlv1connect.NewClusterServiceClient(client, c.Control.URL.String(),
-		connect.WithInterceptors(identity{c}), connect.WithReadMaxBytes(maxMessage))
+		connect.WithInterceptors(identity{c, tokens}), connect.WithReadMaxBytes(maxMessage))
 }
 
 func newTransport(c config.Config) *http.Transport {
@@ -57,9 +67,12 @@ func newTransport(c config.Config) *http.Transport {
 }
 
 // identity adds region, platform, cell and token to each call.
-type identity struct{ config config.Config }
+type identity struct {
+	config config.Config
+	tokens *owntoken.Source
+}
 
-func (i identity) sign(header http.Header) error {
+func (i identity) sign(ctx context.Context, header http.Header) (token string, err error) {
 	header.Set("X-Krane-Region", i.config.Cluster.Region)
 	if platform := i.config.Cluster.Platform; platform != "" {
 		header.Set("X-Krane-Platform", platform)
@@ -67,21 +80,28 @@ func (i identity) sign(header http.Header) error {
 	if cell := i.config.Cluster.CellID; cell != "" {
 		header.Set("X-Krane-Cell", cell)
 	}
-	token, err := i.config.ControlToken()
-	if err != nil {
-		return connect.NewError(connect.CodeUnauthenticated, err)
+	if token, err = i.tokens.Token(ctx); err != nil {
+		return "", connect.NewError(connect.CodeUnauthenticated, err)
 	}
-	header.Set("Authorization", "Bearer "+token.Reveal())
-	return nil
+	header.Set("Authorization", "Bearer "+token)
+	return token, nil
 }
 
 // WrapUnary implements connect.Interceptor.
 func (i identity) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
-		if err := i.sign(request.Header()); err != nil {
+		token, err := i.sign(ctx, request.Header())
+		if err != nil {
 			return nil, err
 		}
-		return next(ctx, request)
+		answer, err := next(ctx, request)
+		switch {
+		case err == nil:
+			i.tokens.Answered(answer.Header())
+		case connect.CodeOf(err) == connect.CodeUnauthenticated || stream.Reason(err) == tooManyAttempts:
+			i.tokens.Refused(ctx, token)
+		}
+		return answer, err
 	}
 }
 
@@ -90,7 +110,7 @@ func (i identity) WrapStreamingClient(next connect.StreamingClientFunc) connect.
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		conn := next(ctx, spec)
 		// Without a token the server answers Unauthenticated, which is correct.
-		_ = i.sign(conn.RequestHeader())
+		_, _ = i.sign(ctx, conn.RequestHeader())
 		return conn
 	}
 }

@@ -24,7 +24,7 @@ func TestEachCallSaysWhoMakesItWithTheTokenOfThatMoment(t *testing.T) {
 	base, err := url.Parse(server.URL)
 	require.NoError(t, err)
 	token := filepath.Join(t.TempDir(), "token")
-	client := control.New(config.Config{Cluster: config.Cluster{Region: "eu"}, Control: config.Control{URL: base}, TokenFile: token}, nil)
+	client := control.New(config.Config{Cluster: config.Cluster{Region: "eu"}, Control: config.Control{URL: base}, TokenFile: token}, nil, nil)
 	beat := func() error {
 		_, err := client.Heartbeat(t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
 		return err
@@ -56,7 +56,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 		})
 		token := filepath.Join(t.TempDir(), "token")
 		require.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
-		client := control.New(config.Config{Cluster: config.Cluster{Region: "eu"}, Control: config.Control{URL: server}, TokenFile: token}, nil)
+		client := control.New(config.Config{Cluster: config.Cluster{Region: "eu"}, Control: config.Control{URL: server}, TokenFile: token}, nil, nil)
 		_, err := client.Heartbeat(t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
 		require.Error(t, err, status)
 		stream, err := client.WatchDeployments(t.Context(), connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{}))

@@ -50,6 +50,7 @@ func (m Manifests) YAML() (string, error) {
 			{Name: "KRANE_CONTROL_URL", Value: m.ControlURL},
 			{Name: "KRANE_CLUSTER_REGION", Value: m.Region},
 			{Name: "KRANE_TOKEN_FILE", Value: tokenDir + "/token"},
+			{Name: "KRANE_TOKEN_SECRET", Value: Namespace + "/" + agent.TokenSecret + "-renewed"},
 			{Name: "KRANE_STATE_DIR", Value: stateDir},
 		},
 		Port: 8070, PortName: "http", MemoryLimit: "512Mi",

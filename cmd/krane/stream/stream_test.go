@@ -32,7 +32,7 @@ func source(t *testing.T, server *controltest.Server, tokenFile string) *stream.
 	if tokenFile != "" {
 		c.Control.Token, c.TokenFile = "", tokenFile
 	}
-	return &stream.Source{Client: control.New(c, nil), Collection: stream.Sentinels}
+	return &stream.Source{Client: control.New(c, nil, nil), Collection: stream.Sentinels}
 }
 
 // follower is a Replica that remembers what it was given.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/internal/httpretry"
 )
@@ -21,16 +22,18 @@ import (
 type client struct {
 	base      string // .../api/v1/clusters/{cluster_id}
 	clusterID string
-	tokenFile string
+	tokens    *owntoken.Source
 	http      *http.Client
 }
 
-// newClient returns a client whose requests go through transport, nil for one of its own.
-func newClient(config *Config, transport http.RoundTripper, observe func(endpoint, code string, duration time.Duration)) *client {
+// newClient returns a client with these tokens whose requests go through transport, nil for one of its own.
+func newClient(
+	config *Config, tokens *owntoken.Source, transport http.RoundTripper, observe func(endpoint, code string, duration time.Duration),
+) *client {
 	return &client{
 		base:      strings.TrimRight(config.StarbaseURL.String(), "/") + "/api/v1/clusters/" + config.ClusterID,
 		clusterID: config.ClusterID,
-		tokenFile: config.TokenFile,
+		tokens:    tokens,
 		http: httpretry.New(httpretry.Config{Transport: transport, OnAttempt: func(r *http.Request, status int, duration time.Duration) {
 			code := "error"
 			if status != 0 {
@@ -126,11 +129,12 @@ func (c *client) do(ctx context.Context, method, path string, header http.Header
 	return c.Do(request)
 }
 
-// Do sends the request with the token that the file holds now. A 401 is tried once more
-// if the file holds another one by then; the body of the request must be one that can be
+// Do sends the request with the token of now. A refusal of it is tried once more if there is
+// another one by then; the body of the request must be one that can be
 // read again.
 func (c *client) Do(request *http.Request) (*http.Response, error) {
-	token, err := c.token()
+	ctx := request.Context()
+	token, err := c.tokens.Token(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -140,16 +144,18 @@ func (c *client) Do(request *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		if response.StatusCode != http.StatusUnauthorized {
+		if !owntoken.RefusesToken(response) {
+			c.tokens.Answered(response.Header)
 			return response, nil
 		}
-		again, err := c.token()
+		c.tokens.Refused(ctx, token)
+		again, err := c.tokens.Token(ctx)
 		if err != nil || again == token {
-			return response, nil //nolint:nilerr // the 401 is the better error
+			return response, nil //nolint:nilerr // the refusal is the better error
 		}
 		token = again
 		response.Body.Close() //nolint:errcheck,gosec // it is of no use
-		request = request.Clone(request.Context())
+		request = request.Clone(ctx)
 		if request.GetBody != nil {
 			if request.Body, err = request.GetBody(); err != nil {
 				return nil, err
@@ -158,8 +164,9 @@ func (c *client) Do(request *http.Request) (*http.Response, error) {
 	}
 }
 
-func (c *client) token() (string, error) {
-	token, err := program.ReadToken(c.tokenFile)
+// givenToken returns the token that people gave the agent.
+func (c *Config) givenToken() (string, error) {
+	token, err := program.ReadToken(c.TokenFile)
 	if err != nil {
 		return "", fmt.Errorf("STARFORM_AUTH_TOKEN_FILE: %w", err)
 	}

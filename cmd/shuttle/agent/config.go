@@ -25,6 +25,7 @@ type Config struct {
 	ClusterID         string // UUID
 	Region            string
 	TokenFile         string
+	TokenSecret       types.NamespacedName // where renewed tokens are kept; zero: none is renewed
 	ReconcileInterval time.Duration
 	SnapshotInterval  time.Duration
 	CapacityInterval  time.Duration
@@ -71,6 +72,7 @@ func ReadConfig(lookup func(string) string) (Config, error) {
 		ClusterID:         r.clusterID(),
 		Region:            r.region(),
 		TokenFile:         r.tokenFile("STARFORM_AUTH_TOKEN_FILE"),
+		TokenSecret:       r.namespacedName("STARFORM_AUTH_TOKEN_SECRET"),
 		ReconcileInterval: r.duration("STARFORM_RECONCILE_INTERVAL", 30*time.Second),
 		SnapshotInterval:  r.duration("STARFORM_SNAPSHOT_INTERVAL", time.Minute),
 		CapacityInterval:  r.duration("STARFORM_CAPACITY_INTERVAL", time.Minute),

@@ -86,6 +86,7 @@ func TestAWrongVariableIsNamedInOneLine(t *testing.T) {
 		{"STARFORM_SOFT_LIMIT", "0"},
 		{"STARFORM_SOFT_LIMIT", "many"},
 		{"STARFORM_GATEWAY_SERVICE", "gateway"},
+		{"STARFORM_AUTH_TOKEN_SECRET", "renewed"},
 		{"STARFORM_MAX_DELETE_PERCENT", "101"},
 		{"STARFORM_DNS_SELECTOR", "k8s-app=kube-dns"},
 		{"STARFORM_DNS_SELECTOR", "kube-system/"},

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -23,7 +24,7 @@ type Units struct {
 // NewUnits returns units whose requests to Starbase go through transport.
 func NewUnits(config *Config, kubernetes dynamic.Interface, transport http.RoundTripper, logger *slog.Logger) *Units {
 	m := newMetrics()
-	c := newClient(config, transport, m.observeStarbase)
+	c := newClient(config, owntoken.New(owntoken.Config{Given: config.givenToken}), transport, m.observeStarbase)
 	pods := newPodView(kubernetes, Owner(config.ClusterID).Labels, min(config.SnapshotInterval, config.CapacityInterval), m, logger)
 	return &Units{
 		Snapshots: newSnapshots(config, pods, c, m, logger), Capacity: newCapacityLoop(config, pods, c, m, logger), pods: pods, metrics: m,

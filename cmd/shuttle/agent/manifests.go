@@ -46,6 +46,7 @@ func (m Manifests) YAML() (string, error) {
 			{Name: "STARFORM_CLUSTER_ID", Value: m.ClusterID},
 			{Name: "STARFORM_REGION", Value: m.Region},
 			{Name: "STARFORM_AUTH_TOKEN_FILE", Value: tokenDir + "/token"},
+			{Name: "STARFORM_AUTH_TOKEN_SECRET", Value: Namespace + "/" + agent.TokenSecret + "-renewed"},
 			{Name: "STARFORM_SNAPSHOT_WAL_DIR", Value: spoolDir + "/snapshots"},
 		},
 		Port: 8080, PortName: "metrics", MemoryLimit: "256Mi",

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -42,7 +43,15 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := newClient(&a.Config, a.Starbase, metrics.observeStarbase)
+	objects, err := dynamic.NewForConfig(a.budgeted(metrics))
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	tokens := owntoken.New(owntoken.Config{
+		Given: a.Config.givenToken, Kubernetes: objects, Secret: a.Config.TokenSecret, ControlPlane: a.Config.StarbaseURL,
+		Transport: a.Starbase, Logger: a.Logger,
+	})
+	client := newClient(&a.Config, tokens, a.Starbase, metrics.observeStarbase)
 	state := &desired{}
 
 	status := &reporter{client: client, rollouts: deployments, instance: instanceID(), pods: billing}
@@ -58,10 +67,6 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	deployments.Changed = func(types.NamespacedName) { status.changed() }
 	billing.Changed = func(starbase.Identity) { status.changed() }
 
-	objects, err := dynamic.NewForConfig(a.budgeted(metrics))
-	if err != nil {
-		return nil, fmt.Errorf("kubernetes client: %w", err)
-	}
 	deletions := &apply.ConfigMapMemory{Client: objects, Namespace: a.namespace(), Name: "shuttle-deletions-" + a.Config.ClusterID}
 	generation := &apply.ConfigMapMemory{
 		Client: objects, Namespace: a.namespace(), Name: "shuttle-generation-" + a.Config.ClusterID, Key: "accepted",
@@ -91,6 +96,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	pullLoop.Timeout = a.Config.ReconcileInterval // one call never outlives its interval
 
 	t := &term{live: live, pods: billing, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
+		{Name: "token renewal", Starter: tokens.Loop()},
 		{Name: "live view", Starter: live},
 		{Name: "rollouts", Starter: deployments},
 		{Name: "pull", Starter: pullLoop},

@@ -30,6 +30,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/internal/serve"
@@ -98,7 +99,7 @@ func New(config Config) (*Guard, error) {
 		events: rate.NewLimiter(origin.LinesPerSecond, origin.LinesAtOnce),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_credentials_refused_total",
-			Help: "Requests with a credential that is missing or not valid, by what they asked for (admin, cluster, region, page or login) and the reason: missing or invalid.",
+			Help: "Requests with a credential that is missing or not valid, by what they asked for (admin, agent, cluster, region, page or login) and the reason: missing or invalid.",
 		}, []string{"endpoint", "reason"}),
 		waiting: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_attempts_delayed_total",
@@ -106,7 +107,7 @@ func New(config Config) (*Guard, error) {
 		}, []string{"endpoint"}),
 	}
 	// A rate begins with the first failure if its series has begun before.
-	for _, endpoint := range []string{"admin", "cluster", "region", "page", "login"} {
+	for _, endpoint := range []string{"admin", "agent", "cluster", "region", "page", "login"} {
 		for _, reason := range []string{"missing", "invalid"} {
 			g.refused.WithLabelValues(endpoint, reason)
 		}
@@ -169,7 +170,7 @@ func (g *Guard) Refused(r *http.Request, endpoint, credential string) *adminapi.
 // TooMany is the answer to a credential that is not valid from an address that has to wait.
 func TooMany(wait time.Duration) *adminapi.Error {
 	return &adminapi.Error{
-		Status: http.StatusTooManyRequests, Code: "too_many_attempts", Wait: wait,
+		Status: http.StatusTooManyRequests, Code: agenttoken.TooManyAttempts, Wait: wait,
 		Message: "this token is not valid, and too many such came from this address; wait",
 	}
 }

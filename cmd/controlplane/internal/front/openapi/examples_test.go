@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
@@ -42,7 +43,7 @@ func exchanges(t *testing.T) map[string]exchange {
 		Issuer: "https://login.example.com/realms/company", ClientID: "trueup", Groups: &tokens.GroupFile{},
 	})
 	require.NoError(t, err)
-	plane := controlplanetest.Start(t, controlplanetest.Options{Source: filepath.Join(t.TempDir(), "db"), Keys: keys, People: people})
+	plane := controlplanetest.Start(t, controlplanetest.Options{Source: filepath.Join(t.TempDir(), "db"), Keys: keys, People: people, TokenLifetime: 30 * 24 * time.Hour})
 	const (
 		cluster = "0b8a3c52-9f0e-4c35-8a77-3d1f2f9c5a10"
 		project = "5f0c7c1e-2a61-4f0e-9a43-6f7f0f3a1b22"
@@ -115,6 +116,8 @@ func exchanges(t *testing.T) map[string]exchange {
 	}
 
 	credentials["/api/v1/clusters/"] = text(do("PUT", "clusters/{cluster_id}", `{"region":"nyc3"}`), "token")
+	credentials[agenttoken.Path] = credentials["/api/v1/clusters/"]
+	do("POST", agenttoken.Path, "")
 	do("PUT", "clusters/{cluster_id}/config", `{"lb_size_units":2}`)
 	do("GET", "clusters/{cluster_id}/config", "")
 	do("PUT", "projects/{project_id}", `{"cluster_id":"`+cluster+`","workspace_id":"22222222-2222-4222-8222-222222222222",`+

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
@@ -27,6 +28,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/openapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
@@ -46,6 +48,7 @@ func routes(t *testing.T) []adminapi.Route {
 		Store: &clusters.Store{}, Admins: tokens.Only(controlplanetest.AdminToken),
 		AdminRoutes: slices.Concat(regions.AdminRoutes(&regions.Store{}), audit.Routes(&audit.Log{}),
 			tokens.Routes(tokens.Only(controlplanetest.AdminToken), &tokens.Uses{}), usage.Routes(nil)),
+		OpenRoutes: agents.Renewal{}.Routes(),
 	})
 	require.NoError(t, err)
 	return slices.Concat(server.Routes(), regions.Routes())
@@ -80,7 +83,7 @@ func TestTheReferenceIsUpToDate(t *testing.T) {
 			{"name": "regions", "description": "Regions and what runs there, for administrators."},
 			{"name": "audit", "description": "Who changed what, and who has access."},
 			{"name": "usage", "description": "What was used, for invoices."},
-			{"name": "agents", "description": "For the agents of clusters, each with its token."},
+			{"name": "agents", "description": "For the agents of clusters, each with its token, and the renewal of that of any agent."},
 			{"name": "streams", "description": "For the agents of regions, each with its token."},
 		},
 		"paths": paths,
@@ -141,7 +144,7 @@ func tag(path string) (tag, credential string) {
 		return "regions", "admin"
 	case strings.HasPrefix(path, adminapi.Prefix):
 		return "clusters", "admin"
-	case strings.HasPrefix(path, "/api/v1/clusters/"):
+	case strings.HasPrefix(path, "/api/v1/clusters/"), path == agenttoken.Path:
 		return "agents", "agent"
 	default:
 		return "streams", "agent"
@@ -323,7 +326,7 @@ A token has a role; see [the runbook](runbooks.md#the-tokens-of-the-administrato
 		"regions":  "Regions and their resources",
 		"audit":    "The audit, and who has access",
 		"usage":    "Usage",
-		"agents":   "Agents of clusters",
+		"agents":   "Agents of clusters, and the renewal of tokens",
 		"streams":  "Agents of regions",
 	}
 	for _, group := range []string{"clusters", "regions", "audit", "usage", "agents", "streams"} {

@@ -1,11 +1,13 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
@@ -19,6 +21,8 @@ type Gate struct {
 	Scopes Scopes
 	// Shared is a token that opens every scope. Empty: there is none.
 	Shared string
+	// Endpoint is what the Guard calls this. Empty: the kind of the scopes.
+	Endpoint string
 	// Guard slows down those that guess tokens. Nil: nothing does.
 	Guard *guard.Guard
 	// Limits keep one scope from taking what others need. Nil: there are none.
@@ -30,6 +34,8 @@ type Agent struct {
 	// ID is the scope whose token it has, and Hash the hash of that token. Both are empty for
 	// the shared token.
 	ID, Hash string
+	// Renew is true if it is time to renew the token.
+	Renew bool
 }
 
 // agentKey is the context key of an Agent.
@@ -42,10 +48,11 @@ func Of(ctx context.Context) Agent {
 }
 
 // Enter admits a request until leave is called, and returns it with a context that has its sender
-// for [Of], and as the actor of the audit. Those that have the shared token are limited by what
+// for [Of], and as the actor of the audit. The header of the answer says whether it is time to renew
+// the token. Those that have the shared token are limited by what
 // they say they are. A request that is refused has the answer as its error, an [adminapi.Error] of 401 or
 // 429; any other error comes from the database.
-func (g *Gate) Enter(r *http.Request, saysItIs string, stream bool) (admitted *http.Request, leave func(), err error) {
+func (g *Gate) Enter(header http.Header, r *http.Request, saysItIs string, stream bool) (admitted *http.Request, leave func(), err error) {
 	var agent Agent
 	key, actor := "shared/"+saysItIs, audit.SharedToken
 	token, ok := tokens.Bearer(r.Header)
@@ -53,12 +60,12 @@ func (g *Gate) Enter(r *http.Request, saysItIs string, stream bool) (admitted *h
 	case !ok:
 		err = tokens.ErrUnknown
 	case g.Shared == "" || !tokens.Same(token, g.Shared):
-		agent.ID, err = g.Scopes.Authenticate(r.Context(), token)
-		agent.Hash, key = tokens.Hash(token), g.Scopes.Kind+"/"+agent.ID
+		agent, err = g.Scopes.Authenticate(r.Context(), token)
+		key = g.Scopes.Kind + "/" + agent.ID
 		actor = key
 	}
 	if errors.Is(err, tokens.ErrUnknown) {
-		return nil, nil, g.Guard.Refused(r, g.Scopes.Kind, token)
+		return nil, nil, g.Guard.Refused(r, cmp.Or(g.Endpoint, g.Scopes.Kind), token)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -74,6 +81,9 @@ func (g *Gate) Enter(r *http.Request, saysItIs string, stream bool) (admitted *h
 			Status: http.StatusTooManyRequests, Code: "too_many_requests", Wait: wait,
 			Message: "too many requests or streams with this token at once, or too many bytes; wait",
 		}
+	}
+	if agent.Renew {
+		header.Set(agenttoken.Header, agenttoken.Renew)
 	}
 	return r.WithContext(audit.NewContext(context.WithValue(r.Context(), agentKey{}, agent), actor)), leave, nil
 }

@@ -48,6 +48,13 @@ func (g *Gauges) Collect(to chan<- prometheus.Metric) {
 	})
 }
 
+// Expires sets the gauge to the time until a token ends, unless that is zero.
+func Expires(until time.Time, set Set, gauge *prometheus.Desc, labels ...string) {
+	if !until.IsZero() {
+		set(gauge, max(0, time.Until(until).Seconds()), labels...)
+	}
+}
+
 // Contacts counts agents by when they were heard of last: alive, silent or never.
 type Contacts map[string]float64
 

@@ -21,9 +21,12 @@ type Scopes struct {
 	// Database has the table. Required.
 	Database *db.Database
 	// Kind is what the audit calls one, and the table with an s. The table has the columns
-	// id, token_hash, previous_token_hash, previous_token_until, held_deletions and
+	// id, token_hash, token_until, those of the token before and the next, held_deletions and
 	// approved_deletions. Required.
 	Kind string
+	// Lifetime is how long a token is valid that an agent has renewed; one that was shown to a
+	// person has half of it, and a day at most. Zero: tokens have no end, and none is renewed.
+	Lifetime time.Duration
 	// Contact is the column or expression of when an agent was heard of last, a Unix time in
 	// milliseconds. Wanted is an expression that counts what is wanted in a scope. Required
 	// for Remove.

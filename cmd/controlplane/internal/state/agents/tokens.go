@@ -12,43 +12,168 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
 
-// Authenticate returns the id of the scope whose token this is, or [tokens.ErrUnknown].
-func (s Scopes) Authenticate(ctx context.Context, token string) (id string, err error) {
+const (
+	// handover is how long a token stays valid after the first use of its successor: other
+	// requests of the agent are under way, and other replicas of it read the successor when they
+	// are refused.
+	handover = time.Minute
+	// firstLifetime bounds the lifetime of a token that was shown to a person.
+	firstLifetime = 24 * time.Hour
+)
+
+// keys are the tokens of a scope, as hashes. Times are Unix times in milliseconds; 0 is never,
+// but of previous, which then is not valid.
+type keys struct {
+	id                           string
+	current, previous, next      string
+	until, previousUntil, nextTo int64
+}
+
+const keyColumns = `id, token_hash, token_until, previous_token_hash, previous_token_until, next_token_hash, next_token_until`
+
+func (k *keys) scan(scan func(...any) error) error {
+	return scan(&k.id, &k.current, &k.until, &k.previous, &k.previousUntil, &k.next, &k.nextTo)
+}
+
+// ended reports whether a time after which a token is not valid has passed.
+func ended(until, now int64) bool { return until != 0 && now >= until }
+
+// standing is what a token is to its scope.
+type standing int
+
+const (
+	invalid standing = iota
+	current
+	previous
+	next
+)
+
+func (k *keys) standing(hash string, now int64) standing {
+	switch {
+	case tokens.SameHash(hash, k.current) && !ended(k.until, now):
+		return current
+	case tokens.SameHash(hash, k.previous) && now < k.previousUntil:
+		return previous
+	case tokens.SameHash(hash, k.next) && !ended(k.nextTo, now):
+		return next
+	}
+	return invalid
+}
+
+// Authenticate returns the agent whose token this is, or [tokens.ErrUnknown]. The first use of a
+// token that was made by Renew ends the one of before.
+func (s Scopes) Authenticate(ctx context.Context, token string) (Agent, error) {
 	hash := tokens.Hash(token)
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		var current, previous string
-		var until int64
-		err := tx.QueryRowContext(ctx, `SELECT id, token_hash, previous_token_hash, previous_token_until
-			FROM `+s.table()+` WHERE token_hash = ? OR previous_token_hash = ?`, hash, hash).
-			Scan(&id, &current, &previous, &until)
+	var k keys
+	err := s.Database.Read(ctx, func(tx *db.Tx) error {
+		row := tx.QueryRowContext(ctx, `SELECT `+keyColumns+` FROM `+s.table()+`
+			WHERE token_hash = ? OR previous_token_hash = ? OR next_token_hash = ?`, hash, hash, hash)
+		return db.Missing(k.scan(row.Scan), tokens.ErrUnknown)
+	})
+	now := time.Now()
+	agent := Agent{ID: k.id, Hash: hash}
+	if err == nil {
+		switch k.standing(hash, now.UnixMilli()) {
+		case current:
+			agent.Renew = s.due(k.until, now)
+		case previous:
+		case next:
+			err = s.succeed(ctx, k.id, hash)
+		default:
+			err = tokens.ErrUnknown
+		}
+	}
+	if err != nil {
+		return Agent{}, fmt.Errorf("authenticate: %w", err)
+	}
+	return agent, nil
+}
+
+// due reports whether a token that is valid until then should be renewed: less than half of its
+// life is left.
+func (s Scopes) due(until int64, now time.Time) bool {
+	return s.Lifetime > 0 && (until == 0 || time.UnixMilli(until).Sub(now) < s.Lifetime/2)
+}
+
+// succeed makes the next token of a scope, with this hash, the current one.
+func (s Scopes) succeed(ctx context.Context, id, hash string) error {
+	ctx = audit.NewContext(ctx, s.Kind+"/"+id)
+	return s.Database.Write(ctx, func(tx *db.Tx) error {
+		k, err := s.lockKeys(ctx, tx, id)
 		if err != nil {
 			return db.Missing(err, tokens.ErrUnknown)
 		}
-		if tokens.SameHash(hash, current) || tokens.SameHash(hash, previous) && time.Now().UnixMilli() < until {
+		now := time.Now()
+		switch k.standing(hash, now.UnixMilli()) {
+		case current: // another request was first
 			return nil
+		case next:
+		default:
+			return tokens.ErrUnknown
 		}
-		return tokens.ErrUnknown
+		until := now.Add(handover).UnixMilli()
+		if k.until != 0 {
+			until = min(until, k.until)
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_hash = ?, token_until = ?,
+			previous_token_hash = ?, previous_token_until = ?, next_token_hash = '', next_token_until = 0 WHERE id = ?`,
+			hash, k.nextTo, k.current, until, id); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "renew-token", Kind: s.Kind, Name: id, Ended: tokens.Mark(k.current)})
+	})
+}
+
+// lockKeys returns the tokens of a scope, whose row it locks.
+func (s Scopes) lockKeys(ctx context.Context, tx *db.Tx, id string) (k keys, err error) {
+	return k, k.scan(tx.QueryRowContext(ctx, `SELECT `+keyColumns+` FROM `+s.table()+` WHERE id = ?`+tx.Lock, id).Scan)
+}
+
+// Renew returns the next token of the agent, which replaces one that was not used, and how long
+// it is valid. It is [tokens.ErrUnknown] if the token that the agent has is not the current one.
+func (s Scopes) Renew(ctx context.Context, agent Agent) (token string, lifetime time.Duration, err error) {
+	token, hash := tokens.New()
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		k, err := s.lockKeys(ctx, tx, agent.ID)
+		if err != nil {
+			return db.Missing(err, tokens.ErrUnknown)
+		}
+		now := time.Now()
+		if k.standing(agent.Hash, now.UnixMilli()) != current {
+			return tokens.ErrUnknown
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE `+s.table()+` SET next_token_hash = ?, next_token_until = ? WHERE id = ?`,
+			hash, now.Add(s.Lifetime).UnixMilli(), agent.ID)
+		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("authenticate: %w", err)
+		return "", 0, s.wrap("renew token of", agent.ID, err)
 	}
-	return id, nil
+	return token, s.Lifetime, nil
+}
+
+// Shown returns until when a token is valid that is shown to a person now: its agent renews it
+// at once. 0: it has no end.
+func (s Scopes) Shown() (until int64) {
+	if s.Lifetime == 0 {
+		return 0
+	}
+	return time.Now().Add(min(s.Lifetime/2, firstLifetime)).UnixMilli()
 }
 
 // Valid returns the hashes of all tokens that are valid now.
 func (s Scopes) Valid(ctx context.Context) (valid map[string]bool, err error) {
 	valid = map[string]bool{}
 	now := time.Now().UnixMilli()
-	query := `SELECT token_hash, previous_token_hash, previous_token_until FROM ` + s.table()
-	_, err = db.List(ctx, s.Database, query, nil, func(rows *sql.Rows, _ *struct{}) error {
-		var current, previous string
-		var until int64
-		if err := rows.Scan(&current, &previous, &until); err != nil {
+	_, err = db.List(ctx, s.Database, `SELECT `+keyColumns+` FROM `+s.table(), nil, func(rows *sql.Rows, _ *struct{}) error {
+		var k keys
+		if err := k.scan(rows.Scan); err != nil {
 			return err
 		}
-		valid[current] = true
-		if now < until {
-			valid[previous] = true
+		for _, hash := range []string{k.current, k.previous, k.next} {
+			if k.standing(hash, now) != invalid {
+				valid[hash] = true
+			}
 		}
 		return nil
 	})
@@ -59,30 +184,28 @@ func (s Scopes) Valid(ctx context.Context) (valid map[string]bool, err error) {
 }
 
 // Rotate gives the scope a new token and returns it. The old token stays valid for
-// overlap; zero revokes it at once. A token that was still valid from a rotation before
-// is revoked in either case.
+// overlap; zero revokes it at once. A token that was still valid from a rotation before, and
+// one that the agent has renewed and not used, are revoked in either case.
 func (s Scopes) Rotate(ctx context.Context, id string, overlap time.Duration) (token string, err error) {
 	token, hash := tokens.New()
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
-		var old string
-		if err := tx.QueryRowContext(ctx, `SELECT token_hash FROM `+s.table()+` WHERE id = ?`+tx.Lock, id).Scan(&old); err != nil {
+		k, err := s.lockKeys(ctx, tx, id)
+		if err != nil {
 			return db.Missing(err, s.Unknown)
 		}
-		ended := tokens.Mark(old)
+		ended := tokens.Mark(k.current)
 		var until int64
 		if overlap > 0 {
 			until = time.Now().Add(overlap).UnixMilli()
+			if k.until != 0 {
+				until = min(until, k.until)
+			}
 		} else {
-			old = ""
+			k.current = ""
 		}
-		if _, err := tx.ExecContext(
-			ctx,
-			`UPDATE `+s.table()+` SET token_hash = ?, previous_token_hash = ?, previous_token_until = ? WHERE id = ?`,
-			hash,
-			old,
-			until,
-			id,
-		); err != nil {
+		if _, err := tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_hash = ?, token_until = ?,
+			previous_token_hash = ?, previous_token_until = ?, next_token_hash = '', next_token_until = 0 WHERE id = ?`,
+			hash, s.Shown(), k.current, until, id); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Change{Verb: "rotate-token", Kind: s.Kind, Name: id, Ended: ended})
@@ -102,8 +225,10 @@ const revoked = "revoked "
 // returns all scopes. A second call finds the tokens that the first has revoked.
 func (s Scopes) AfterRestore(ctx context.Context, revoke func(id, mark string) bool) (rows []Restored, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
-		found, err := tx.QueryContext(ctx, `SELECT id, token_hash, previous_token_hash <> '' FROM `+s.table()+` ORDER BY id`)
-		rows, err = db.Collect(found, err, func(rows *sql.Rows, r *Restored) error { return rows.Scan(&r.ID, &r.hash, &r.Superseded) })
+		found, err := tx.QueryContext(ctx, `SELECT id, token_hash, previous_token_hash <> '', next_token_hash FROM `+s.table()+` ORDER BY id`)
+		rows, err = db.Collect(found, err, func(rows *sql.Rows, r *Restored) error {
+			return rows.Scan(&r.ID, &r.hash, &r.Superseded, &r.next)
+		})
 		if err != nil {
 			return err
 		}
@@ -111,6 +236,16 @@ func (s Scopes) AfterRestore(ctx context.Context, revoke func(id, mark string) b
 			was := strings.HasPrefix(r.hash, revoked)
 			rows[n].Revoked = was || revoke(r.ID, tokens.Mark(r.hash))
 			change := audit.Change{Verb: "revoke-token", Kind: s.Kind, Name: r.ID}
+			// An agent that was renewing its token may have the next one.
+			if r.next != "" && revoke(r.ID, tokens.Mark(r.next)) {
+				if _, err := tx.ExecContext(
+					ctx,
+					`UPDATE `+s.table()+` SET next_token_hash = '', next_token_until = 0 WHERE id = ?`,
+					r.ID,
+				); err != nil {
+					return err
+				}
+			}
 			if rows[n].Revoked && !was {
 				change.Ended = tokens.Mark(r.hash)
 				_, none := tokens.New() // the column is unique
@@ -146,5 +281,5 @@ type Restored struct {
 	// none any more.
 	Superseded, Revoked bool
 
-	hash string
+	hash, next string
 }

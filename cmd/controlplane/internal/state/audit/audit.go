@@ -161,12 +161,12 @@ func Actor(ctx context.Context) string {
 }
 
 // Record writes the changes in tx, which makes them, in this order. What an agent has done,
-// or was read, within the last minute has no other entry.
+// or was read, within the last minute has no other entry, unless a token ends with it.
 func Record(ctx context.Context, tx *db.Tx, changes ...Change) error {
 	now := time.Now()
 	for n, c := range changes {
 		e := entryOf(ctx, c, now.Add(time.Duration(n)))
-		if e.Log == Agents || c.Verb == Read {
+		if (e.Log == Agents || c.Verb == Read) && c.Ended == "" {
 			var same int
 			if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM audit WHERE log = ? AND id > ? AND actor = ? AND verb = ? AND kind = ? AND name = ?`,
 				e.Log, timeID(now.Add(-once)), e.Actor, e.Verb, e.Kind, e.Name).

@@ -12,6 +12,7 @@ func (s *Store) Agents() agents.Scopes {
 	return agents.Scopes{
 		Database: s.Database,
 		Kind:     audit.KindCluster,
+		Lifetime: s.TokenLifetime,
 		Contact:  `CASE WHEN reported_at > last_pull_at THEN reported_at ELSE last_pull_at END`,
 		Wanted:   `(SELECT count(*) FROM projects WHERE cluster_id = clusters.id AND deleted = 0)`,
 		Rows: append(

@@ -50,6 +50,9 @@ type Cluster struct {
 	// [starbase.ClassGatewayMissing]. Empty: it is.
 	ReportedErrorClass string `json:"reported_error_class,omitempty"`
 	ReportedMessage    string `json:"reported_message,omitempty"`
+	// TokenUntil is until when the token is valid, unless its agent renews it; zero for one without an
+	// end, see [agents.Scopes.Lifetime].
+	TokenUntil time.Time `json:"token_until,omitzero"`
 	// PreviousTokenUntil is until when the token before the last rotation is valid; zero if
 	// it is not.
 	PreviousTokenUntil time.Time `json:"previous_token_until,omitzero"`
@@ -69,13 +72,15 @@ func (c *Cluster) Contact() time.Time {
 const newClusterLBSize = 1
 
 const clusterColumns = `id, region, epoch, generation, lb_size_units, held_deletions, approved_deletions, created_at, last_pull_at, last_pull_version,
-	reported_at, reported_epoch, reported_generation, reported_error_class, reported_message, previous_token_until, nonce`
+	reported_at, reported_epoch, reported_generation, reported_error_class, reported_message,
+	token_until, previous_token_until, nonce`
 
 func scanCluster(scan func(...any) error, c *Cluster) error {
-	var created, pulled, reported, previous int64
+	var created, pulled, reported, until, previous int64
 	var held string
 	err := scan(&c.ClusterID, &c.Region, &c.Epoch, &c.Generation, &c.LBSizeUnits, &held, &c.ApprovedDeletions, &created, &pulled,
-		&c.LastPullVersion, &reported, &c.ReportedEpoch, &c.ReportedGeneration, &c.ReportedErrorClass, &c.ReportedMessage, &previous, &c.nonce)
+		&c.LastPullVersion, &reported, &c.ReportedEpoch, &c.ReportedGeneration, &c.ReportedErrorClass, &c.ReportedMessage,
+		&until, &previous, &c.nonce)
 	if err != nil {
 		return err
 	}
@@ -85,6 +90,9 @@ func scanCluster(scan func(...any) error, c *Cluster) error {
 	}
 	if reported != 0 {
 		c.LastReportAt = time.UnixMilli(reported).UTC()
+	}
+	if until != 0 {
+		c.TokenUntil = time.UnixMilli(until).UTC()
 	}
 	if until := time.UnixMilli(previous).UTC(); until.After(time.Now()) {
 		c.PreviousTokenUntil = until
@@ -105,9 +113,9 @@ func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (
 	fresh, hash := tokens.New()
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		token, change = fresh, Change{}
-		inserted, err := tx.Affected(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, nonce, generation, lb_size_units, created_at)
-			VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
-			clusterID, region, hash, randomText(), randomText(), newClusterLBSize, time.Now().UnixMilli())
+		inserted, err := tx.Affected(ctx, `INSERT INTO clusters (id, region, token_hash, token_until, epoch, nonce, generation,
+			lb_size_units, created_at) VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			clusterID, region, hash, s.Agents().Shown(), randomText(), randomText(), newClusterLBSize, time.Now().UnixMilli())
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ type contacts struct {
 	bodies *bodies
 	states counted
 
-	clusters, silence, lag                       *prometheus.Desc
+	clusters, silence, lag, token, lifetime      *prometheus.Desc
 	services, held, tombstone, billing           *prometheus.Desc
 	pods, softLimit, stateBytes, stateBytesLimit *prometheus.Desc
 }
@@ -35,6 +35,10 @@ func newContacts(store *Store, bodies *bodies, logger *slog.Logger) *agents.Gaug
 			"Time since the cluster's agent last asked or reported; no series before the first.", id, region),
 		lag: g.New("cluster_lag_generations",
 			"Generations between the state that is served and the newest that the cluster's agent has reported on.", id, region),
+		token: g.New("cluster_token_expires_seconds",
+			"Time until the token of the cluster's agent ends; no series for a token without an end.", id, region),
+		lifetime: g.New("agent_token_lifetime_seconds",
+			"How long a token is valid that an agent has renewed; no series if tokens have no end."),
 		services: g.New("cluster_services", "Services of the cluster by where they stand: "+
 			"the phase that its agent reported of the wanted state, or Unknown, Pending or Deleted.", id, region, "standing"),
 		held: g.New("cluster_held_deletions", "Deletions that the cluster's agent holds until a person approves them.", id, region),
@@ -59,6 +63,9 @@ func (c *contacts) read(ctx context.Context, set agents.Set) {
 		return
 	}
 	c.readStates(ctx, clusters, set)
+	if lifetime := c.store.TokenLifetime; lifetime > 0 {
+		set(c.lifetime, lifetime.Seconds())
+	}
 	count := agents.Contacts{}
 	for i := range clusters {
 		cluster := &clusters[i]
@@ -67,6 +74,7 @@ func (c *contacts) read(ctx context.Context, set agents.Set) {
 			lag -= cluster.ReportedGeneration
 		}
 		set(c.lag, float64(lag), cluster.ClusterID, cluster.Region)
+		agents.Expires(cluster.TokenUntil, set, c.token, cluster.ClusterID, cluster.Region)
 		count.Add(cluster.Contact(), set, c.silence, cluster.ClusterID, cluster.Region)
 	}
 	count.Set(set, c.clusters)

@@ -48,6 +48,8 @@ type Config struct {
 	// how the errors of their stores are answered. Empty: there are none.
 	AdminRoutes     []adminapi.Route
 	AdminConditions []adminapi.Condition
+	// OpenRoutes are further endpoints, which check by themselves who asks. Empty: there are none.
+	OpenRoutes []adminapi.Route
 	// Guard slows down those that guess tokens. Nil: nothing does.
 	Guard *guard.Guard
 	// Limits keep one cluster from taking what others need. Nil: there are none.
@@ -81,6 +83,7 @@ type Server struct {
 	// Muxes of their own, so that an agent's token cannot reach an admin handler
 	// whatever the path looks like.
 	adminMux, agentMux, openMux *http.ServeMux
+	open                        map[string]bool // the paths of openMux
 	routes                      []adminapi.Route
 }
 
@@ -135,7 +138,11 @@ func New(config Config) (*Server, error) {
 	ofAgents, ofAdmins := s.agentRoutes(), append(s.adminRoutes(), config.AdminRoutes...)
 	administration := *s.api
 	administration.Admit = s.admit
-	ofAll := oidcauth.Routes(config.People)
+	ofAll := slices.Concat(oidcauth.Routes(config.People), config.OpenRoutes)
+	s.open = map[string]bool{}
+	for _, route := range ofAll {
+		s.open[route.Path] = true
+	}
 	s.agentMux, s.adminMux, s.openMux = s.api.Mux(ofAgents), administration.Mux(ofAdmins), s.api.Mux(ofAll)
 	s.routes = slices.Concat(ofAgents, ofAdmins, ofAll)
 	return s, nil
@@ -164,7 +171,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		serve = s.api.Answer(s.authenticateAdmin)
 	case strings.HasPrefix(r.URL.Path, agentPrefix):
 		serve = s.api.Answer(s.authenticateAgent)
-	case r.URL.Path == oidcauth.SignInPath:
+	case s.open[r.URL.Path]:
 		serve = s.api.Answer(func(w http.ResponseWriter, r *http.Request) error { return dispatch(s.openMux, w, r) })
 	}
 	serve(recorder, r)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/keyring"
@@ -46,6 +47,8 @@ type Store struct {
 	Database *db.Database
 	// Keys encrypt the values of var groups. Without any none can be put.
 	Keys *keyring.Ring
+	// TokenLifetime is the [agents.Scopes.Lifetime] of clusters.
+	TokenLifetime time.Duration
 }
 
 // Change is the outcome of a call.

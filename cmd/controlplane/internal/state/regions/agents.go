@@ -12,6 +12,7 @@ func (s *Store) Agents() agents.Scopes {
 	return agents.Scopes{
 		Database: s.Database,
 		Kind:     audit.KindRegion,
+		Lifetime: s.TokenLifetime,
 		Contact:  `heartbeat_at`,
 		Wanted: `(SELECT count(*) FROM deployment_topology WHERE region_id = regions.id AND desired_state <> 'archived')
 			+ (SELECT count(*) FROM sentinels WHERE region_id = regions.id AND desired_state <> 'archived')

@@ -15,6 +15,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/requestid"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
@@ -52,7 +53,7 @@ func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter,
 		method := path.Base(r.URL.Path)
 		watch := strings.HasPrefix(method, "Watch")
 		// Nothing of the body of a stream is held.
-		admitted, leave, err := s.gate.Enter(r, from.region, watch || method == reflectionMethod || r.Method == http.MethodGet)
+		admitted, leave, err := s.gate.Enter(w.Header(), r, from.region, watch || method == reflectionMethod || r.Method == http.MethodGet)
 		refused, ok := errors.AsType[*adminapi.Error](err)
 		switch {
 		case err == nil:
@@ -63,7 +64,11 @@ func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter,
 			return
 		case ok && refused.Wait > 0:
 			serve.RetryAfter(w.Header(), refused.Wait)
-			err = connect.NewError(connect.CodeResourceExhausted, errors.New(refused.Message))
+			failure := connect.NewError(connect.CodeResourceExhausted, errors.New(refused.Message))
+			if refused.Code == agenttoken.TooManyAttempts {
+				failure = because(strings.ReplaceAll(refused.Code, "_", "-"), failure)
+			}
+			err = failure
 		case ok:
 			err = connect.NewError(connect.CodeUnauthenticated, errors.New(refused.Message))
 		default:

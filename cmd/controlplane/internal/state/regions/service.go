@@ -30,6 +30,8 @@ type Config struct {
 	// Bearer is a token that opens every region. Empty: there is none, and each
 	// agent needs the token of its region.
 	Bearer string
+	// TokenLifetime is that of the [Store].
+	TokenLifetime time.Duration
 	// Guard slows down those that guess tokens. Nil: nothing does.
 	Guard *guard.Guard
 	// Limits keep one region from taking what others need. Nil: there are none.
@@ -75,7 +77,7 @@ func New(config Config) (*Service, error) {
 	case config.Bearer != "" && len(config.Bearer) < tokens.MinBytes:
 		return nil, errors.New("cluster.Config: Bearer must have at least 16 bytes")
 	}
-	store := &Store{Database: config.Database}
+	store := &Store{Database: config.Database, TokenLifetime: config.TokenLifetime}
 	s := &Service{
 		store: store, feed: config.Feed,
 		gate:   agents.Gate{Scopes: store.Agents(), Shared: config.Bearer, Guard: config.Guard, Limits: config.Limits},
@@ -297,7 +299,11 @@ func reasonOf(failure *connect.Error) string {
 
 // refuse returns a failed precondition with a reason that agents branch on.
 func refuse(reason, message string) error {
-	failure := connect.NewError(connect.CodeFailedPrecondition, errors.New(message))
+	return because(reason, connect.NewError(connect.CodeFailedPrecondition, errors.New(message)))
+}
+
+// because adds the reason to an error, and returns it.
+func because(reason string, failure *connect.Error) *connect.Error {
 	if detail, err := connect.NewErrorDetail(&ctrlv1.ErrorDetail{Reason: reason}); err == nil {
 		failure.AddDetail(detail)
 	}

@@ -43,6 +43,8 @@ var (
 type Store struct {
 	// Database has the tables and the change log. Required.
 	Database *db.Database
+	// TokenLifetime is the [agents.Scopes.Lifetime] of regions.
+	TokenLifetime time.Duration
 }
 
 // Region is one Kubernetes cluster with an agent.
@@ -66,6 +68,9 @@ type Region struct {
 	// Silent is true once that is [adminapi.Silence] ago: the reports of the region are
 	// void, and its instances read as inactive.
 	Silent bool `json:"silent"`
+	// TokenUntil is until when the token is valid, unless its agent renews it; zero for one without an
+	// end, see [agents.Scopes.Lifetime].
+	TokenUntil time.Time `json:"token_until,omitzero"`
 	// PreviousTokenUntil is until when the token before the last rotation is valid; zero if
 	// it is not.
 	PreviousTokenUntil time.Time `json:"previous_token_until,omitzero"`
@@ -79,14 +84,15 @@ type Region struct {
 // regionScope is the scope of a region r.
 const regionScope = `coalesce(nullif(r.scope, ''), r.name)`
 
-const regionColumns = `r.id, r.name, r.platform, ` + regionScope + `, r.cell_id, r.agent_epoch, r.heartbeat_at, r.previous_token_until,
+const regionColumns = `r.id, r.name, r.platform, ` + regionScope + `, r.cell_id, r.agent_epoch, r.heartbeat_at,
+	r.token_until, r.previous_token_until,
 	r.held_deletions, r.approved_deletions, r.created_at`
 
 func scanRegion(scan func(...any) error, r *Region) error {
-	var heartbeat, previous, created int64
+	var heartbeat, until, previous, created int64
 	var held string
 	err := scan(
-		&r.ID, &r.Name, &r.Platform, &r.Scope, &r.CellID, &r.AgentEpoch, &heartbeat, &previous, &held, &r.ApprovedDeletions, &created,
+		&r.ID, &r.Name, &r.Platform, &r.Scope, &r.CellID, &r.AgentEpoch, &heartbeat, &until, &previous, &held, &r.ApprovedDeletions, &created,
 	)
 	if err != nil {
 		return err
@@ -94,6 +100,9 @@ func scanRegion(scan func(...any) error, r *Region) error {
 	r.CreatedAt = time.UnixMilli(created).UTC()
 	if heartbeat != 0 {
 		r.HeartbeatAt = time.UnixMilli(heartbeat).UTC()
+	}
+	if until != 0 {
+		r.TokenUntil = time.UnixMilli(until).UTC()
 	}
 	if until := time.UnixMilli(previous).UTC(); until.After(time.Now()) {
 		r.PreviousTokenUntil = until

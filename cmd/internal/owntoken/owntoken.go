@@ -1,0 +1,360 @@
+// Package owntoken keeps the token of an agent for its control plane, and renews it when the
+// control plane asks for that; see package agenttoken.
+//
+// A person gives the agent a first token, as a file or a variable. What the agent renews it keeps in
+// a Secret of its own, with the hash of the token that it was given: when people give it another
+// one, that is used. So nothing that people, or what they deploy with, have written is ever
+// overwritten.
+package owntoken
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/internal/httpretry"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// The keys of the Secret.
+const (
+	keyToken = "token" // as renewed
+	keyGiven = "given" // SHA-256 of the token that it goes back to, in hex
+)
+
+const (
+	// interval is how soon a renewal that failed is tried again, at the latest.
+	interval = time.Minute
+	// timeout bounds a request to the API server.
+	timeout = 10 * time.Second
+	// maxAnswer is the size in bytes above which an answer of the control plane is cut.
+	maxAnswer = 64 << 10
+)
+
+// Config is what a [Source] needs.
+type Config struct {
+	// Given returns the token that people gave the agent, as it is now. Required.
+	Given func() (string, error)
+	// Kubernetes reaches the API server with the rights to get, create and patch the Secret.
+	// Required with Secret.
+	Kubernetes dynamic.Interface
+	// Secret is where renewed tokens are kept. Zero: the agent renews none.
+	Secret types.NamespacedName
+	// ControlPlane is its URL. Required with Secret.
+	ControlPlane *url.URL
+	// Transport carries the requests to it. Nil: one of its own.
+	Transport http.RoundTripper
+	// Logger gets a line for each renewal. Required.
+	Logger *slog.Logger
+}
+
+// Source has the token of an agent. It is safe for concurrent use.
+type Source struct {
+	config  Config
+	client  *http.Client
+	secrets dynamic.ResourceInterface // nil: it renews none
+	loop    *reconcile.Loop
+
+	mu     sync.Mutex
+	loaded bool
+	own    renewed
+	// turned is true while the own token is refused and the given one is tried.
+	turned bool
+	due    bool
+}
+
+// renewed is a token that the agent has renewed, and what it goes back to.
+type renewed struct{ token, given string }
+
+// New returns a source.
+func New(config Config) *Source {
+	s := &Source{config: config, client: httpretry.New(httpretry.Config{Transport: config.Transport})}
+	if config.Secret.Name != "" {
+		secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+		s.secrets = config.Kubernetes.Resource(secrets).Namespace(config.Secret.Namespace)
+	}
+	s.loop = &reconcile.Loop{
+		Name: "token renewal", Reconciler: s, Interval: interval, Jitter: 0.5, Logger: config.Logger,
+		Backoff: reconcile.Backoff{Min: time.Second, Max: interval, Jitter: 0.5},
+	}
+	return s
+}
+
+// Loop renews the token when it is time. It does nothing without a Secret.
+func (s *Source) Loop() reconcile.Starter { return s.loop }
+
+// Token returns the token to use now: the own one, unless people have given another since, or it
+// was refused.
+func (s *Source) Token(ctx context.Context) (string, error) {
+	given, err := s.config.Given()
+	if err != nil || s.secrets == nil {
+		return given, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.loaded {
+		if err := s.load(ctx); err != nil {
+			// The given token may do, and what it may not do says so.
+			s.config.Logger.WarnContext(ctx, "renewed token not read", slog.String("secret", s.config.Secret.String()), slog.Any("error", err))
+			return given, nil
+		}
+	}
+	if s.own.token != "" && s.own.given == hash(given) && !s.turned {
+		return s.own.token, nil
+	}
+	return given, nil
+}
+
+// Refused says that the control plane does not know the token. The next one is the token that another
+// process of the agent has renewed since, else in turns the given one and the own one.
+func (s *Source) Refused(ctx context.Context, token string) {
+	if s.secrets == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.own
+	if err := s.load(ctx); err != nil {
+		s.config.Logger.WarnContext(ctx, "renewed token not read", slog.String("secret", s.config.Secret.String()), slog.Any("error", err))
+	}
+	s.turned = s.own == before && token == s.own.token
+}
+
+// Answered takes the header of an answer of the control plane, and has the token renewed if it
+// asks for that.
+func (s *Source) Answered(header http.Header) {
+	if s.secrets == nil || header.Get(agenttoken.Header) != agenttoken.Renew {
+		return
+	}
+	s.mu.Lock()
+	before := s.due
+	s.due = true
+	s.mu.Unlock()
+	if !before {
+		s.loop.Trigger()
+	}
+}
+
+// Reconcile implements [reconcile.Reconciler]: it renews the token if it is time.
+func (s *Source) Reconcile(ctx context.Context) (reconcile.Result, error) {
+	s.mu.Lock()
+	due := s.due
+	s.mu.Unlock()
+	if !due {
+		return reconcile.Result{}, nil
+	}
+	if err := s.renew(ctx); err != nil {
+		return reconcile.Result{}, fmt.Errorf("renew token: %w", err)
+	}
+	return reconcile.Result{}, nil
+}
+
+func (s *Source) renew(ctx context.Context) error {
+	given, err := s.config.Given()
+	if err != nil {
+		return err
+	}
+	token, err := s.Token(ctx)
+	if err != nil {
+		return err
+	}
+	next, err := s.ask(ctx, token)
+	refused, ok := errors.AsType[*refusal](err)
+	switch {
+	case ok && refusesToken(refused.status, refused.code):
+		s.Refused(ctx, token)
+		return err
+	case ok && refused.status == http.StatusConflict:
+		// Another process was first, or it is no longer time.
+		s.Refused(ctx, token)
+		s.renewed(renewed{})
+		return nil
+	case err != nil:
+		return err
+	}
+	// Before its first use, which ends the token of now: whatever dies here has one that is valid.
+	own := renewed{token: next.Token, given: hash(given)}
+	if err := s.store(ctx, own); err != nil {
+		return fmt.Errorf("secret %s: %w", s.config.Secret, err)
+	}
+	s.renewed(own)
+	s.config.Logger.InfoContext(ctx, "token renewed", slog.String("secret", s.config.Secret.String()),
+		slog.Duration("expires_in", time.Duration(next.ExpiresInSeconds)*time.Second))
+	return nil
+}
+
+// renewed notes that it is no longer time, and the own token, unless it is zero.
+func (s *Source) renewed(own renewed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due = false
+	if own != (renewed{}) {
+		s.own, s.turned = own, false
+	}
+}
+
+// refusal is an answer of the control plane that is not 200.
+type refusal struct {
+	status        int
+	code, message string // of the error body, empty when there was none
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("the control plane answered %d %s: %s", r.status, r.code, r.message)
+}
+
+// RefusesToken reports whether the answer says that the token of its request is not valid. Its body
+// can still be read.
+func RefusesToken(answer *http.Response) bool {
+	if answer.StatusCode != http.StatusTooManyRequests {
+		return refusesToken(answer.StatusCode, "")
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	answer.Body.Close() //nolint:errcheck,gosec // it was read, or is of no use
+	answer.Body = io.NopCloser(bytes.NewReader(body))
+	return err == nil && refusesToken(answer.StatusCode, detail(body).Code)
+}
+
+// refusesToken: an address that has sent too many tokens which are not valid has to wait between
+// these, and is told so in place of 401.
+func refusesToken(status int, code string) bool {
+	return status == http.StatusUnauthorized || status == http.StatusTooManyRequests && code == agenttoken.TooManyAttempts
+}
+
+func detail(body []byte) starbase.ErrorDetail {
+	var answer starbase.ErrorBody
+	_ = json.Unmarshal(body, &answer) // zero: it is none of a control plane
+	return answer.Error
+}
+
+// ask asks the control plane for the next token.
+func (s *Source) ask(ctx context.Context, token string) (next agenttoken.Renewed, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.config.ControlPlane.JoinPath(agenttoken.Path).String(), http.NoBody)
+	if err != nil {
+		return next, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := s.client.Do(request)
+	if err != nil {
+		return next, err
+	}
+	defer response.Body.Close() //nolint:errcheck // it was read, or is of no use
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	switch {
+	case response.StatusCode != http.StatusOK:
+		said := detail(body)
+		return next, &refusal{status: response.StatusCode, code: said.Code, message: said.Message}
+	case err != nil:
+		return next, err
+	}
+	// The errors do not show the body, which may have a token.
+	if json.Unmarshal(body, &next) != nil || next.Token == "" {
+		return next, errors.New("the control plane answered 200 with no token")
+	}
+	return next, nil
+}
+
+// load reads the Secret. The lock is held.
+func (s *Source) load(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	secret, err := s.secrets.Get(ctx, s.config.Secret.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		// The own token that this process knows may be the only valid one.
+		s.loaded = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	own, err := read(secret)
+	if err != nil {
+		return err
+	}
+	s.loaded, s.own = true, own
+	return nil
+}
+
+// store writes the Secret, unless another process has written it since.
+func (s *Source) store(ctx context.Context, own renewed) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	data := map[string]any{}
+	for key, value := range map[string]string{keyToken: own.token, keyGiven: own.given} {
+		data[key] = base64.StdEncoding.EncodeToString([]byte(value))
+	}
+	name := s.config.Secret.Name
+	secret, err := s.secrets.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = s.secrets.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data,
+			"metadata": map[string]any{"name": name},
+		}}, metav1.CreateOptions{})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := read(secret); err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": secret.GetResourceVersion()}, "data": data,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.secrets.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// read returns the token of a Secret, zero if it has none. It is an error if the Secret has another use.
+func read(secret *unstructured.Unstructured) (own renewed, err error) {
+	data, _, err := unstructured.NestedStringMap(secret.Object, "data")
+	if err != nil {
+		return own, err
+	}
+	for key, value := range data {
+		decoded, err := base64.StdEncoding.DecodeString(value)
+		if err != nil {
+			return renewed{}, fmt.Errorf("data.%s: is not base64", key)
+		}
+		switch key {
+		case keyToken:
+			own.token = string(decoded)
+		case keyGiven:
+			own.given = string(decoded)
+		default:
+			return renewed{}, fmt.Errorf("has the key %q: it is not one where an agent keeps its token", key)
+		}
+	}
+	if (own.token == "") != (own.given == "") {
+		return renewed{}, fmt.Errorf("must have both %s and %s, or neither: it is not one where an agent keeps its token", keyToken, keyGiven)
+	}
+	return own, nil
+}
+
+func hash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}

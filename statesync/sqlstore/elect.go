@@ -32,15 +32,20 @@ func (q *sequencer) onConnection(ctx context.Context) error {
 		_ = conn.Close()
 	}()
 	standby := &standby{sequencer: q, checked: nothingSeen}
-	return q.run(ctx, conn, func(ctx context.Context, woken bool) (bool, error) {
+	acts := &q.running.acts
+	defer acts.Store(false)
+	return q.run(ctx, conn, func(ctx context.Context, woken bool) (active bool, err error) {
 		switch {
 		case q.leads || time.Now().Before(standby.actsUntil):
-			return true, nil
+			active = true
+		case woken && acts.Load(): // it acted until now, and has a Wake of another process
 		case woken:
 			signal(q.running.notifyWake)
-			return false, nil
+		default:
+			active, err = standby.elect(ctx)
 		}
-		return standby.elect(ctx)
+		acts.Store(active)
+		return active, err
 	})
 }
 

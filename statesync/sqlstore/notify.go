@@ -92,7 +92,9 @@ func (r *running) listen(ctx context.Context) error {
 			signal(r.store.wake)
 		}, func(channel, payload string) {
 			if channel == r.store.wakeChannel() {
-				signal(r.store.wake)
+				if r.acts.Load() {
+					signal(r.store.wake)
+				}
 				return
 			}
 			from, list, _ := strings.Cut(payload, " ")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -66,6 +67,9 @@ type running struct {
 	notify chan []string
 	// notifyWake holds a Wake for the leader's process.
 	notifyWake chan struct{}
+	// acts is true while this process assigns versions: only then a Wake of another process
+	// concerns it. A standby that took one for its own would send it on, also to itself.
+	acts atomic.Bool
 	// heads are the last heads that the sequencer of this process assigned. A batch
 	// that begins below them shows a loss.
 	heads map[string]uint64

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -327,6 +330,41 @@ func TestAStandbyTakesOverFromALeaderThatIsStuck(t *testing.T) {
 	start(t, s)
 	require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`)))
 	head(t, s, "s", 1)
+}
+
+func TestAWakeOfAStandbyIsSentOnce(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t)
+	var wakes atomic.Int64
+	// Polling would hide a Wake that is lost.
+	open := func() *sqlstore.Store {
+		s := openPostgreSQL(t, url, &sqlstore.Store{Poll: time.Hour})
+		listen := s.Listen
+		s.Listen = func(ctx context.Context, channels []string, ready func(), notified func(channel, payload string)) error {
+			return listen(ctx, channels, ready, func(channel, payload string) {
+				if strings.HasSuffix(channel, "wake") {
+					wakes.Add(1)
+				}
+				notified(channel, payload)
+			})
+		}
+		return s
+	}
+	leader := open()
+	start(t, leader)
+	require.NoError(t, leader.Commit(t.Context(), change("s", "a", `0`)))
+	head(t, leader, "s", 1)
+	standbys := []*sqlstore.Store{open(), open()}
+	for _, s := range standbys {
+		start(t, s)
+	}
+	const commits = 50
+	for n := range commits {
+		require.NoError(t, standbys[n%2].Commit(t.Context(), change("s", "a", strconv.Itoa(n))))
+		head(t, leader, "s", uint64(n+2)) //nolint:gosec // small
+	}
+	// Three processes hear each, and the first ones of a connection.
+	require.LessOrEqual(t, wakes.Load(), int64(3*(commits+10)))
 }
 
 func TestStartReturnsWhatNoRetryCures(t *testing.T) {

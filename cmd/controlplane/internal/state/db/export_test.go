@@ -1,6 +1,9 @@
 package db
 
-import "io/fs"
+import (
+	"io/fs"
+	"testing"
+)
 
 // Knowing returns c for a program with other migrations, in the folder migrations of files.
 func (c SQLite) Knowing(files fs.FS) SQLite {
@@ -16,3 +19,17 @@ func (c PostgreSQL) Knowing(files fs.FS) PostgreSQL {
 
 // Migrations are what this program has.
 func Migrations() fs.FS { return migrations }
+
+// Kept returns how many statements the connection that writes to SQLite keeps.
+func Kept(tb testing.TB, d *Database) (n int) {
+	tb.Helper()
+	conn, err := d.writer.Conn(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // it is given back
+	if err := conn.Raw(func(raw any) error { n = len(raw.(*keptConn).statements); return nil }); err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}

@@ -100,15 +100,12 @@ func (c SQLite) open(ctx context.Context) (*Database, error) {
 		"_dqs":          {"0"},
 		"_error_rc":     {"1"},
 	}.Encode()}).String()
-	writer, err := sql.Open("sqlite", dsn)
+	connector, err := sqlite.NewConnector(dsn)
 	if err != nil {
 		return nil, err
 	}
+	writer, reader := sql.OpenDB(keeping{connector}), sql.OpenDB(keeping{connector})
 	writer.SetMaxOpenConns(1)
-	reader, err := sql.Open("sqlite", dsn)
-	if err != nil {
-		return nil, errors.Join(err, writer.Close())
-	}
 	reader.SetMaxOpenConns(maxReaders)
 	store := &Database{
 		name:   path,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 )
 
 // Limits of a [StatusReport]; a server refuses what is beyond.
@@ -70,6 +71,9 @@ type HeldUnit struct {
 	Reason string `json:"reason"`
 }
 
+// digestPattern is what a person can paste as an argument of a command.
+var digestPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:._-]*$`)
+
 // Validate returns what is wrong, in the order of the fields.
 func (h *HeldDeletions) Validate() []FieldError {
 	var v violations
@@ -79,6 +83,8 @@ func (h *HeldDeletions) Validate() []FieldError {
 
 func (h *HeldDeletions) validate(v *violations) {
 	v.bounded("held_deletions.digest", h.Digest, 1, maxStatusName)
+	v.require("held_deletions.digest", h.Digest, h.Digest == "" || digestPattern.MatchString(h.Digest),
+		"letters, digits and : . _ -, the first a letter or digit")
 	v.require("held_deletions.count", h.Count, h.Count >= 1, "1 or more")
 	v.require("held_deletions.units", len(h.Units), len(h.Units) <= MaxHeldUnits, fmt.Sprintf("at most %d units", MaxHeldUnits))
 	for i := range h.Units {

@@ -74,7 +74,7 @@ func (o *options) held(command *cobra.Command, k kind, path, name string) error 
 	if err := o.show(out, object.HeldDeletions); err != nil || o.output != "" {
 		return err
 	}
-	next := "Approve them with: controlplane approve " + k.name + " " + name + " " + held.Digest
+	next := "Approve them with: " + program.CommandLine("controlplane approve", k.name, name, held.Digest)
 	if held.Digest == object.ApprovedDeletions {
 		next = "They are approved; the agent has not reported since."
 	}

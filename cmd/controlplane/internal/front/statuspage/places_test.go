@@ -1,6 +1,7 @@
 package statuspage_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"html"
 	"net/http/httptest"
@@ -210,7 +211,7 @@ func TestThePageSaysWhoHasAskedForAnApproval(t *testing.T) {
 	})
 }
 
-// TestACommandToTypeIsOneWordEach has an agent that reports a digest for a shell.
+// TestACommandToTypeIsOneWordEach has a digest for a shell, as an older version took it from an agent.
 func TestACommandToTypeIsOneWordEach(t *testing.T) {
 	t.Parallel()
 	w := small(t, statuspage.Config{Interval: time.Nanosecond})
@@ -218,10 +219,17 @@ func TestACommandToTypeIsOneWordEach(t *testing.T) {
 	state := w.call("GET", "/api/v1/clusters/"+clusterA+"/desired-state", w.tokens[clusterA], nil)
 	w.call("POST", "/api/v1/clusters/"+clusterA+"/status", w.tokens[clusterA], map[string]any{
 		"epoch": state["epoch"], "generation": state["generation"], "instance_id": "i", "services": []any{},
-		"held_deletions": map[string]any{"digest": "a';$(reboot)", "count": 1, "units": []map[string]any{{"unit": "x", "objects": 1, "reason": "r"}}},
 	})
-	for _, path := range []string{"/status", "/status/clusters/" + clusterA} {
-		require.Contains(t, plain(w.seen(path)), "controlplane approve cluster "+clusterA+` 'a'\'';$(reboot)'`, path)
+	for digest, want := range map[string]string{
+		"a';$(reboot)":         "approve cluster " + clusterA + ` 'a'\'';$(reboot)'`,
+		"--server=http://evil": "approve -- cluster " + clusterA + " '--server=http://evil'",
+	} {
+		held, err := json.Marshal(starbase.HeldDeletions{Digest: digest, Count: 1, Units: []starbase.HeldUnit{{Unit: "x", Objects: 1, Reason: "r"}}})
+		require.NoError(t, err)
+		w.sql(`UPDATE clusters SET held_deletions = ?`, string(held))
+		for _, path := range []string{"/status", "/status/clusters/" + clusterA} {
+			require.Contains(t, plain(w.seen(path)), "controlplane "+want, path)
+		}
 	}
 }
 

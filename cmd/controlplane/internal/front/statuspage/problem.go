@@ -3,7 +3,6 @@ package statuspage
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
 // problem is what is wrong with a cluster or a region.
@@ -166,19 +166,8 @@ func heldDeletions(kind, id string, h *starbase.HeldDeletions, approvedDigest st
 	return problem{
 		state: held, Why: what + " until a person approves exactly these.",
 		Next:    "Look at what is held below. If all of it is to go, approve it; if not, state again what must stay:",
-		Command: "controlplane approve " + kind + " " + word(id) + " " + word(h.Digest),
+		Command: program.CommandLine("controlplane approve", kind, id, h.Digest),
 	}
-}
-
-// plainWord is what a shell takes as it is.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
-
-// word returns text as one word of a command that a person copies into a shell.
-func word(text string) string {
-	if text = clean(text); plainWord.MatchString(text) {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // regionProblems returns what is wrong with a region, the worst first; nothing if it is alive.
@@ -187,7 +176,7 @@ func regionProblems(r *regions.Health) (list []problem) {
 		return []problem{{
 			state: neverSeen, Since: r.CreatedAt, Why: "No agent has sent a heartbeat since the region was registered.",
 			Next:    "Start the agent with the token that the registration has answered. Lost? Make another one, which ends the old one:",
-			Command: "controlplane rotate region " + word(r.ID),
+			Command: program.CommandLine("controlplane rotate", "region", r.ID),
 		}}
 	}
 	if r.Silent {

@@ -54,8 +54,10 @@ func TestHeldDeletionsOfARegionAreApprovedByTheirDigest(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, region.HeldDeletions, "they are carried out")
 
-		_, err = beat(&ctrlv1.HeldDeletions{Count: 1})
-		require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err))
-		require.ErrorContains(t, err, "held_deletions.digest")
+		for _, digest := range []string{"", "--server=http://evil"} {
+			_, err = beat(held(digest))
+			require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err))
+			require.ErrorContains(t, err, "held_deletions.digest")
+		}
 	})
 }

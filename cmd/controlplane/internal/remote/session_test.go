@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -208,4 +210,60 @@ func TestASignInThatCannotBeIsSaid(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, errs, "bob has signed in, and has no right here")
 	require.NoFileExists(t, cache)
+}
+
+// TestAnIssuerThatMisleadsIsNotFollowed has one whose configuration or answers send a person, a code
+// or the command line elsewhere.
+func TestAnIssuerThatMisleadsIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	var server *httptest.Server
+	var configuration, device map[string]any
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		var answer any
+		switch r.URL.Path {
+		case "/.well-known/openid-configuration":
+			answer = configuration
+		case "/device":
+			answer = device
+		default: // a code that the person has not confirmed, and never will
+			w.WriteHeader(http.StatusBadRequest)
+			answer = map[string]string{"error": "access_denied"}
+		}
+		assert.NoError(t, json.NewEncoder(w).Encode(answer))
+	}))
+	t.Cleanup(server.Close)
+	of, err := oidcauth.New(oidcauth.Config{Issuer: server.URL, ClientID: issuertest.ClientID, Groups: &tokens.GroupFile{}})
+	require.NoError(t, err)
+	s, cache := signedOut(t, of)
+	for name, test := range map[string]struct {
+		configuration, device map[string]any
+		args, want            string
+	}{
+		"a script":              {map[string]any{"authorization_endpoint": "javascript:alert(1)"}, nil, "login", `authorization_endpoint of the issuer is "javascript:alert(1)"`},
+		"no address":            {map[string]any{"authorization_endpoint": ""}, nil, "login", `authorization_endpoint of the issuer is ""`},
+		"a file":                {map[string]any{"token_endpoint": "file:///etc/passwd"}, nil, "login", `token_endpoint of the issuer is "file:///etc/passwd"`},
+		"a device's file":       {map[string]any{"device_authorization_endpoint": "file:///x"}, nil, "login --device", `device_authorization_endpoint of the issuer is "file:///x"`},
+		"a device's script":     {nil, map[string]any{"verification_uri": "javascript:x"}, "login --device", `verification_uri of the issuer is "javascript:x"`},
+		"an interval below 0":   {nil, map[string]any{"interval": -5}, "login --device", "access_denied"},
+		"a name without an end": {map[string]any{"issuer": strings.Repeat("x", 1<<20)}, nil, "login", "xxxx"},
+	} {
+		configuration = map[string]any{
+			"issuer": server.URL, "jwks_uri": server.URL + "/keys", "authorization_endpoint": server.URL + "/authorize",
+			"token_endpoint": server.URL + "/token", "device_authorization_endpoint": server.URL + "/device",
+		}
+		device = map[string]any{
+			"device_code": "x", "user_code": "ABCD", "verification_uri": server.URL + "/activate", "expires_in": 60, "interval": 1,
+			"verification_uri_complete": "javascript:y",
+		}
+		maps.Copy(configuration, test.configuration)
+		maps.Copy(device, test.device)
+		code, out, errs := s.run("", test.args)
+		require.Equal(t, 1, code, name)
+		require.Contains(t, errs, test.want, name)
+		require.Less(t, len(errs), 1000, name)
+		require.NotContains(t, out+errs, "javascript:y", name)
+		require.NotContains(t, out+errs, "Open this address", name)
+		require.NoFileExists(t, cache)
+	}
 }

@@ -114,7 +114,7 @@ func (i *issuer) fetch(ctx context.Context, provider *oidc.Provider) (_ *oidc.Pr
 		if provider, err = oidc.NewProvider(oidc.ClientContext(ctx, i.client), i.url); err != nil {
 			return nil, nil, err
 		}
-		if err := checkEndpoints(i.url, provider); err != nil {
+		if err := CheckEndpoints(i.url, provider); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -80,17 +80,26 @@ func (a *answer) Read(into []byte) (int, error) {
 // Close implements io.Closer.
 func (a *answer) Close() error { return a.of.Close() }
 
-// checkEndpoints refuses a configuration that sends browsers, codes or secrets elsewhere than to a
-// server, or without the encryption that the issuer has.
-func checkEndpoints(issuer string, provider *oidc.Provider) error {
+// CheckEndpoints returns an error if people or their codes must not be sent where the provider's
+// configuration says.
+func CheckEndpoints(issuer string, provider *oidc.Provider) error {
 	for name, text := range map[string]string{
 		"authorization_endpoint": provider.Endpoint().AuthURL, "token_endpoint": provider.Endpoint().TokenURL,
 	} {
-		to, err := url.Parse(text)
-		if err != nil || to.Host == "" || to.Fragment != "" ||
-			to.Scheme != "https" && (to.Scheme != "http" || strings.HasPrefix(issuer, "https:")) {
-			return fmt.Errorf("%s of the issuer is %q, must be a URL of https without a fragment", name, clean(text, 4*maxName))
+		if err := CheckURL(issuer, name, text); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// CheckURL returns an error if a URL that the issuer names is none of https, or of http for an
+// issuer of http.
+func CheckURL(issuer, name, text string) error {
+	to, err := url.Parse(text)
+	if err != nil || to.Host == "" || to.Fragment != "" ||
+		to.Scheme != "https" && (to.Scheme != "http" || strings.HasPrefix(issuer, "https:")) {
+		return fmt.Errorf("%s of the issuer is %q, must be a URL of https without a fragment", name, clean(text, 4*maxName))
 	}
 	return nil
 }

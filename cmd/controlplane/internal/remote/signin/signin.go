@@ -80,6 +80,9 @@ func (c *Client) named(ctx context.Context) (oidcauth.SignIn, error) {
 func (c *Client) provider(ctx context.Context, of oidcauth.SignIn) (*oidc.Provider, *oauth2.Config, error) {
 	provider, err := oidc.NewProvider(ctx, of.Issuer)
 	if err != nil {
+		return nil, nil, fmt.Errorf("issuer %s: %.300s", of.Issuer, err) // it has the answer, as long as that is
+	}
+	if err := oidcauth.CheckEndpoints(of.Issuer, provider); err != nil {
 		return nil, nil, fmt.Errorf("issuer %s: %w", of.Issuer, err)
 	}
 	endpoint := provider.Endpoint()
@@ -141,13 +144,22 @@ func (c *Client) onDevice(ctx context.Context, of oidcauth.SignIn, config *oauth
 	if config.Endpoint.DeviceAuthURL == "" {
 		return nil, fmt.Errorf("issuer %s: it has no sign-in on another device: leave out --device", of.Issuer)
 	}
+	if err := oidcauth.CheckURL(of.Issuer, "device_authorization_endpoint", config.Endpoint.DeviceAuthURL); err != nil {
+		return nil, fmt.Errorf("issuer %s: %w", of.Issuer, err)
+	}
 	verifier := oauth2.GenerateVerifier()
 	begun, err := config.DeviceAuth(ctx, oauth2.S256ChallengeOption(verifier))
 	if err != nil {
 		return nil, fmt.Errorf("issuer %s: %w", of.Issuer, short(err))
 	}
+	if err := oidcauth.CheckURL(of.Issuer, "verification_uri", begun.VerificationURI); err != nil {
+		return nil, fmt.Errorf("issuer %s: %w", of.Issuer, err)
+	}
+	if begun.Interval <= 0 {
+		begun.Interval = 5 // seconds, as RFC 8628 has it
+	}
 	c.say("Open %s on any device, and enter the code %s.", begun.VerificationURI, begun.UserCode)
-	if begun.VerificationURIComplete != "" {
+	if oidcauth.CheckURL(of.Issuer, "", begun.VerificationURIComplete) == nil {
 		c.say("This address has the code already: %s", begun.VerificationURIComplete)
 	}
 	got, err := config.DeviceAccessToken(ctx, begun, oauth2.VerifierOption(verifier))

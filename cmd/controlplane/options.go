@@ -39,8 +39,9 @@ import (
 // minAuditRetention is the least that --audit-retention may be.
 const minAuditRetention = 24 * time.Hour
 
-// minAgentTokenLifetime is the least that --agent-token-lifetime may be.
-const minAgentTokenLifetime = time.Hour
+// minAgentTokenLifetime is the least that --agent-token-lifetime may be: agents that cannot renew for half
+// of it, because the control plane is away, need new tokens.
+const minAgentTokenLifetime = 24 * time.Hour
 
 // options are the flags of the server.
 type options struct {

@@ -43,7 +43,7 @@ func newWorld(t *testing.T) *world {
 	address := "127.0.0.1:" + w.port()
 	w.url = "http://" + address
 	w.start("controlplane", nil, "--listen", address, "--metrics-bind-address", "", "--database", filepath.Join(w.dir, "db"),
-		"--admin-token-file", w.file("admin", controlplanetest.AdminToken), "--agent-token-lifetime", "1h")
+		"--admin-token-file", w.file("admin", controlplanetest.AdminToken), "--agent-token-lifetime", "24h")
 	await.Eventually(t, "it answers", func() bool {
 		status, _ := w.ask(http.MethodGet, "/readyz", "", "", nil)
 		return status == http.StatusOK

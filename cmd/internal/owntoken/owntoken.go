@@ -32,6 +32,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/internal/httpretry"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
@@ -40,6 +41,7 @@ import (
 const (
 	keyToken = "token" // as renewed
 	keyGiven = "given" // SHA-256 of the token that it goes back to, in hex
+	keyAgent = "agent" // Config.Agent
 )
 
 const (
@@ -55,6 +57,8 @@ const (
 type Config struct {
 	// Given returns the token that people gave the agent, as it is now. Required.
 	Given func() (string, error)
+	// Agent names the cluster or region: the Secret of another one is left alone. Required with Secret.
+	Agent string
 	// Kubernetes reaches the API server with the rights to get, create and patch the Secret.
 	// Required with Secret.
 	Kubernetes dynamic.Interface
@@ -81,6 +85,7 @@ type Source struct {
 	// turned is true while the own token is refused and the given one is tried.
 	turned bool
 	due    bool
+	said   string // the last error of a load
 }
 
 // renewed is a token that the agent has renewed, and what it goes back to.
@@ -115,7 +120,7 @@ func (s *Source) Token(ctx context.Context) (string, error) {
 	if !s.loaded {
 		if err := s.load(ctx); err != nil {
 			// The given token may do, and what it may not do says so.
-			s.config.Logger.WarnContext(ctx, "renewed token not read", slog.String("secret", s.config.Secret.String()), slog.Any("error", err))
+			s.unread(ctx, err)
 			return given, nil
 		}
 	}
@@ -135,7 +140,7 @@ func (s *Source) Refused(ctx context.Context, token string) {
 	defer s.mu.Unlock()
 	before := s.own
 	if err := s.load(ctx); err != nil {
-		s.config.Logger.WarnContext(ctx, "renewed token not read", slog.String("secret", s.config.Secret.String()), slog.Any("error", err))
+		s.unread(ctx, err)
 	}
 	s.turned = s.own == before && token == s.own.token
 }
@@ -268,10 +273,18 @@ func (s *Source) ask(ctx context.Context, token string) (next agenttoken.Renewed
 		return next, err
 	}
 	// The errors do not show the body, which may have a token.
-	if json.Unmarshal(body, &next) != nil || next.Token == "" {
+	if json.Unmarshal(body, &next) != nil || !program.IsToken(next.Token) {
 		return next, errors.New("the control plane answered 200 with no token")
 	}
 	return next, nil
+}
+
+// unread logs why the Secret was not read, unless it did so just before. The lock is held.
+func (s *Source) unread(ctx context.Context, err error) {
+	if s.said != err.Error() {
+		s.config.Logger.WarnContext(ctx, "renewed token not read", slog.String("secret", s.config.Secret.String()), slog.Any("error", err))
+	}
+	s.said = err.Error()
 }
 
 // load reads the Secret. The lock is held.
@@ -287,7 +300,7 @@ func (s *Source) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own, err := read(secret)
+	own, err := s.read(secret)
 	if err != nil {
 		return err
 	}
@@ -300,7 +313,7 @@ func (s *Source) store(ctx context.Context, own renewed) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	data := map[string]any{}
-	for key, value := range map[string]string{keyToken: own.token, keyGiven: own.given} {
+	for key, value := range map[string]string{keyToken: own.token, keyGiven: own.given, keyAgent: s.config.Agent} {
 		data[key] = base64.StdEncoding.EncodeToString([]byte(value))
 	}
 	name := s.config.Secret.Name
@@ -315,7 +328,7 @@ func (s *Source) store(ctx context.Context, own renewed) error {
 	if err != nil {
 		return err
 	}
-	if _, err := read(secret); err != nil {
+	if _, err := s.read(secret); err != nil {
 		return err
 	}
 	patch, err := json.Marshal(map[string]any{
@@ -329,7 +342,8 @@ func (s *Source) store(ctx context.Context, own renewed) error {
 }
 
 // read returns the token of a Secret, zero if it has none. It is an error if the Secret has another use.
-func read(secret *unstructured.Unstructured) (own renewed, err error) {
+func (s *Source) read(secret *unstructured.Unstructured) (own renewed, err error) {
+	var agent string
 	data, _, err := unstructured.NestedStringMap(secret.Object, "data")
 	if err != nil {
 		return own, err
@@ -344,12 +358,20 @@ func read(secret *unstructured.Unstructured) (own renewed, err error) {
 			own.token = string(decoded)
 		case keyGiven:
 			own.given = string(decoded)
+		case keyAgent:
+			agent = string(decoded)
 		default:
 			return renewed{}, fmt.Errorf("has the key %q: it is not one where an agent keeps its token", key)
 		}
 	}
-	if (own.token == "") != (own.given == "") {
-		return renewed{}, fmt.Errorf("must have both %s and %s, or neither: it is not one where an agent keeps its token", keyToken, keyGiven)
+	switch {
+	case own == renewed{} && agent == "":
+	case own.token == "" || own.given == "" || agent == "":
+		return renewed{}, fmt.Errorf("must have %s, %s and %s, or none: it is not one where an agent keeps its token", keyToken, keyGiven, keyAgent)
+	case agent != s.config.Agent:
+		return renewed{}, fmt.Errorf("data.%s: is %q, must be %q: it has the token of another agent", keyAgent, agent, s.config.Agent)
+	case !program.IsToken(own.token):
+		return renewed{}, fmt.Errorf("data.%s: has spaces or characters outside printable ASCII", keyToken)
 	}
 	return own, nil
 }

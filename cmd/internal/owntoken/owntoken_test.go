@@ -68,7 +68,7 @@ func newWorld(t *testing.T) *world {
 // process is another process of the agent.
 func (w *world) process() *owntoken.Source {
 	return owntoken.New(owntoken.Config{
-		Given:      func() (string, error) { return w.given, nil },
+		Given: func() (string, error) { return w.given, nil }, Agent: "eu-1",
 		Kubernetes: w.kubernetes, Secret: types.NamespacedName{Namespace: "system", Name: "renewed"}, ControlPlane: w.url,
 		Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
 	})
@@ -135,6 +135,9 @@ func TestARenewedTokenIsKeptForTheNextProcess(t *testing.T) {
 	require.NotContains(t, w.log.String(), "other")
 }
 
+// hashOfGiven is the SHA-256 of the token "given".
+const hashOfGiven = "5b729e0f619797fd61108a4bb177273222ad9ac5538299c8386f061e29046e60"
+
 func TestATokenThatIsNotKeptIsNotUsed(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(w *world){
@@ -148,9 +151,16 @@ func TestATokenThatIsNotKeptIsNotUsed(t *testing.T) {
 				return true, nil, errors.New("forbidden")
 			})
 		},
-		"another's Secret":        func(w *world) { w.secret(map[string]string{"password": "theirs"}) },
-		"a given token's Secret":  func(w *world) { w.secret(map[string]string{"token": "theirs"}) },
-		"more than a given token": func(w *world) { w.secret(map[string]string{"token": "theirs", "given": "x", "ca.crt": "theirs"}) },
+		"another's Secret":       func(w *world) { w.secret(map[string]string{"password": "theirs"}) },
+		"a given token's Secret": func(w *world) { w.secret(map[string]string{"token": "theirs"}) },
+		"more than a given token": func(w *world) {
+			w.secret(map[string]string{"token": "theirs", "given": "x", "agent": "eu-1", "ca.crt": "theirs"})
+		},
+		"another agent's Secret": func(w *world) { w.secret(map[string]string{"token": "theirs", "given": hashOfGiven, "agent": "us-1"}) },
+		"a Secret without agent": func(w *world) { w.secret(map[string]string{"token": "theirs", "given": hashOfGiven}) },
+		"a token that is no word": func(w *world) {
+			w.secret(map[string]string{"token": "a\r\nX: y", "given": hashOfGiven, "agent": "eu-1"})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -199,12 +209,13 @@ func TestARenewalThatIsRefusedOrStrange(t *testing.T) {
 	w := newWorld(t)
 	s := w.process()
 	for answer, want := range map[string]string{
-		"500 oops":           "answered 500",
-		"401 {}":             "answered 401",
-		"200 {}":             "with no token",
-		"200 <html>":         "with no token",
-		`200 {"token":17}`:   "with no token",
-		`302 {"token":"no"}`: "answered 302",
+		"500 oops":                  "answered 500",
+		"401 {}":                    "answered 401",
+		"200 {}":                    "with no token",
+		"200 <html>":                "with no token",
+		`200 {"token":17}`:          "with no token",
+		`200 {"token":"a\r\nX: y"}`: "with no token",
+		`302 {"token":"no"}`:        "answered 302",
 		`429 {"error":{"code":"too_many_attempts","message":"wait"}}`: "answered 429 too_many_attempts: wait",
 	} {
 		status, body, _ := strings.Cut(answer, " ")

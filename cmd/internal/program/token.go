@@ -18,8 +18,13 @@ func ReadToken(file string) (string, error) {
 	switch {
 	case token == "":
 		return "", fmt.Errorf("%s is empty, want a token", file)
-	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+	case !IsToken(token):
 		return "", fmt.Errorf("%s has a token with spaces or characters outside printable ASCII", file)
 	}
 	return token, nil
+}
+
+// IsToken reports whether the text can be sent as a token: one word of printable ASCII.
+func IsToken(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }

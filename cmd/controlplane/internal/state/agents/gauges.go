@@ -48,9 +48,9 @@ func (g *Gauges) Collect(to chan<- prometheus.Metric) {
 	})
 }
 
-// Expires sets the gauge to the time until a token ends, unless that is zero.
-func Expires(until time.Time, set Set, gauge *prometheus.Desc, labels ...string) {
-	if !until.IsZero() {
+// Expires sets the gauge to the time until a token ends, unless it has no end.
+func Expires(lifetime time.Duration, until time.Time, set Set, gauge *prometheus.Desc, labels ...string) {
+	if lifetime > 0 && !until.IsZero() {
 		set(gauge, max(0, time.Until(until).Seconds()), labels...)
 	}
 }

@@ -22,21 +22,28 @@ const (
 )
 
 // keys are the tokens of a scope, as hashes. Times are Unix times in milliseconds; 0 is never,
-// but of previous, which then is not valid.
+// but of previous, which then is not valid. The end of the current token, and the next one, are zero
+// unless they were written for the current one.
 type keys struct {
 	id                           string
 	current, previous, next      string
 	until, previousUntil, nextTo int64
 }
 
-const keyColumns = `id, token_hash, token_until, previous_token_hash, previous_token_until, next_token_hash, next_token_until`
+const keyColumns = `id, token_hash, token_until, previous_token_hash, previous_token_until, next_token_hash, next_token_until, terms_of`
 
 func (k *keys) scan(scan func(...any) error) error {
-	return scan(&k.id, &k.current, &k.until, &k.previous, &k.previousUntil, &k.next, &k.nextTo)
+	var termsOf string
+	err := scan(&k.id, &k.current, &k.until, &k.previous, &k.previousUntil, &k.next, &k.nextTo, &termsOf)
+	if err == nil && termsOf != k.current {
+		k.until, k.next, k.nextTo = 0, "", 0
+	}
+	return err
 }
 
-// ended reports whether a time after which a token is not valid has passed.
-func ended(until, now int64) bool { return until != 0 && now >= until }
+// ended reports whether a time after which a token is not valid has passed. Without a lifetime tokens
+// have no end, also those that were given one before: none is renewed now.
+func (s Scopes) ended(until, now int64) bool { return s.Lifetime > 0 && until != 0 && now >= until }
 
 // standing is what a token is to its scope.
 type standing int
@@ -48,13 +55,13 @@ const (
 	next
 )
 
-func (k *keys) standing(hash string, now int64) standing {
+func (s Scopes) standing(k *keys, hash string, now int64) standing {
 	switch {
-	case tokens.SameHash(hash, k.current) && !ended(k.until, now):
+	case tokens.SameHash(hash, k.current) && !s.ended(k.until, now):
 		return current
 	case tokens.SameHash(hash, k.previous) && now < k.previousUntil:
 		return previous
-	case tokens.SameHash(hash, k.next) && !ended(k.nextTo, now):
+	case tokens.SameHash(hash, k.next) && !s.ended(k.nextTo, now):
 		return next
 	}
 	return invalid
@@ -73,7 +80,7 @@ func (s Scopes) Authenticate(ctx context.Context, token string) (Agent, error) {
 	now := time.Now()
 	agent := Agent{ID: k.id, Hash: hash}
 	if err == nil {
-		switch k.standing(hash, now.UnixMilli()) {
+		switch s.standing(&k, hash, now.UnixMilli()) {
 		case current:
 			agent.Renew = s.due(k.until, now)
 		case previous:
@@ -90,9 +97,10 @@ func (s Scopes) Authenticate(ctx context.Context, token string) (Agent, error) {
 }
 
 // due reports whether a token that is valid until then should be renewed: less than half of its
-// life is left.
+// life is left, or more than a whole one, from a time when lives were longer.
 func (s Scopes) due(until int64, now time.Time) bool {
-	return s.Lifetime > 0 && (until == 0 || time.UnixMilli(until).Sub(now) < s.Lifetime/2)
+	left := time.UnixMilli(until).Sub(now)
+	return s.Lifetime > 0 && (until == 0 || left < s.Lifetime/2 || left > s.Lifetime)
 }
 
 // succeed makes the next token of a scope, with this hash, the current one.
@@ -104,7 +112,7 @@ func (s Scopes) succeed(ctx context.Context, id, hash string) error {
 			return db.Missing(err, tokens.ErrUnknown)
 		}
 		now := time.Now()
-		switch k.standing(hash, now.UnixMilli()) {
+		switch s.standing(&k, hash, now.UnixMilli()) {
 		case current: // another request was first
 			return nil
 		case next:
@@ -112,12 +120,12 @@ func (s Scopes) succeed(ctx context.Context, id, hash string) error {
 			return tokens.ErrUnknown
 		}
 		until := now.Add(handover).UnixMilli()
-		if k.until != 0 {
+		if s.Lifetime > 0 && k.until != 0 {
 			until = min(until, k.until)
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_hash = ?, token_until = ?,
+		if _, err := tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_hash = ?, token_until = ?, terms_of = ?,
 			previous_token_hash = ?, previous_token_until = ?, next_token_hash = '', next_token_until = 0 WHERE id = ?`,
-			hash, k.nextTo, k.current, until, id); err != nil {
+			hash, k.nextTo, hash, k.current, until, id); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Change{Verb: "renew-token", Kind: s.Kind, Name: id, Ended: tokens.Mark(k.current)})
@@ -139,11 +147,11 @@ func (s Scopes) Renew(ctx context.Context, agent Agent) (token string, lifetime 
 			return db.Missing(err, tokens.ErrUnknown)
 		}
 		now := time.Now()
-		if k.standing(agent.Hash, now.UnixMilli()) != current {
+		if s.standing(&k, agent.Hash, now.UnixMilli()) != current {
 			return tokens.ErrUnknown
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE `+s.table()+` SET next_token_hash = ?, next_token_until = ? WHERE id = ?`,
-			hash, now.Add(s.Lifetime).UnixMilli(), agent.ID)
+		_, err = tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_until = ?, next_token_hash = ?, next_token_until = ?, terms_of = ?
+			WHERE id = ?`, k.until, hash, now.Add(s.Lifetime).UnixMilli(), k.current, agent.ID)
 		return err
 	})
 	if err != nil {
@@ -171,7 +179,7 @@ func (s Scopes) Valid(ctx context.Context) (valid map[string]bool, err error) {
 			return err
 		}
 		for _, hash := range []string{k.current, k.previous, k.next} {
-			if k.standing(hash, now) != invalid {
+			if s.standing(&k, hash, now) != invalid {
 				valid[hash] = true
 			}
 		}
@@ -197,15 +205,15 @@ func (s Scopes) Rotate(ctx context.Context, id string, overlap time.Duration) (t
 		var until int64
 		if overlap > 0 {
 			until = time.Now().Add(overlap).UnixMilli()
-			if k.until != 0 {
+			if s.Lifetime > 0 && k.until != 0 {
 				until = min(until, k.until)
 			}
 		} else {
 			k.current = ""
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_hash = ?, token_until = ?,
+		if _, err := tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_hash = ?, token_until = ?, terms_of = ?,
 			previous_token_hash = ?, previous_token_until = ?, next_token_hash = '', next_token_until = 0 WHERE id = ?`,
-			hash, s.Shown(), k.current, until, id); err != nil {
+			hash, s.Shown(), hash, k.current, until, id); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Change{Verb: "rotate-token", Kind: s.Kind, Name: id, Ended: ended})
@@ -249,7 +257,9 @@ func (s Scopes) AfterRestore(ctx context.Context, revoke func(id, mark string) b
 			if rows[n].Revoked && !was {
 				change.Ended = tokens.Mark(r.hash)
 				_, none := tokens.New() // the column is unique
-				if _, err := tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_hash = ? WHERE id = ?`, revoked+none, r.ID); err != nil {
+				// A next token goes on: it was made for this row.
+				if _, err := tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_hash = ?,
+					terms_of = CASE WHEN terms_of = token_hash THEN ? ELSE '' END WHERE id = ?`, revoked+none, revoked+none, r.ID); err != nil {
 					return err
 				}
 			} else if !r.Superseded {

@@ -77,8 +77,8 @@ func newWorld(t *testing.T, lifetime time.Duration) (w world, shown string) {
 	t.Cleanup(func() { require.NoError(t, database.Close()) })
 	w = world{t, database, agents.Scopes{Database: database, Kind: audit.KindRegion, Unknown: errors.New("unknown region"), Lifetime: lifetime}}
 	shown, hash := tokens.New()
-	w.exec(`INSERT INTO regions (id, name, platform, token_hash, token_until, created_at) VALUES ('eu', 'eu-1', 'aws', ?, ?, 0)`,
-		hash, w.scopes.Shown())
+	w.exec(`INSERT INTO regions (id, name, platform, token_hash, token_until, terms_of, created_at) VALUES ('eu', 'eu-1', 'aws', ?, ?, ?, 0)`,
+		hash, w.scopes.Shown(), hash)
 	return w, shown
 }
 
@@ -192,6 +192,45 @@ func TestTokensWithoutAnEndAreRenewedOnceTheyHaveOne(t *testing.T) {
 	require.False(t, w.valid(next))
 	w.scopes.Lifetime = 0
 	require.False(t, w.valid(next))
+}
+
+func TestTheLifetimeMayChange(t *testing.T) {
+	t.Parallel()
+	w, shown := newWorld(t, 720*time.Hour)
+	next := w.renew(shown)
+	require.False(t, w.valid(next))
+	w.scopes.Lifetime = 24 * time.Hour
+	require.True(t, w.valid(next), "it would live for longer than any other")
+	third := w.renew(next)
+	require.False(t, w.valid(third))
+
+	// Without a lifetime none can be renewed, so none ends.
+	w.exec(`UPDATE regions SET token_until = 1`)
+	w.invalid(third)
+	w.scopes.Lifetime = 0
+	require.False(t, w.valid(third))
+	rotated, err := w.scopes.Rotate(t.Context(), "eu", time.Hour)
+	require.NoError(t, err)
+	require.False(t, w.valid(rotated))
+	require.False(t, w.valid(third), "for the overlap")
+	w.scopes.Lifetime = 24 * time.Hour
+	require.True(t, w.valid(rotated))
+}
+
+// TestARotationByAnOlderReplicaCounts has one that knows neither ends nor next tokens.
+func TestARotationByAnOlderReplicaCounts(t *testing.T) {
+	t.Parallel()
+	w, shown := newWorld(t, 24*time.Hour)
+	next := w.renew(shown)
+	rotated, hash := tokens.New()
+	w.exec(`UPDATE regions SET token_until = 1`) // while only older ones ran
+	w.exec(`UPDATE regions SET token_hash = ?, previous_token_hash = '', previous_token_until = 0`, hash)
+	w.invalid(shown, next)
+	require.True(t, w.valid(rotated), "it has no end yet")
+	again := w.renew(rotated)
+	require.False(t, w.valid(again))
+	w.exec(`UPDATE regions SET token_until = 1`)
+	w.invalid(again)
 }
 
 func TestARestoredDatabaseKeepsTheTokenOfARenewalUnderWay(t *testing.T) {

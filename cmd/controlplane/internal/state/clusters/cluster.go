@@ -51,7 +51,7 @@ type Cluster struct {
 	ReportedErrorClass string `json:"reported_error_class,omitempty"`
 	ReportedMessage    string `json:"reported_message,omitempty"`
 	// TokenUntil is until when the token is valid, unless its agent renews it; zero for one without an
-	// end, see [agents.Scopes.Lifetime].
+	// end. It counts while there is a lifetime, see [agents.Scopes.Lifetime].
 	TokenUntil time.Time `json:"token_until,omitzero"`
 	// PreviousTokenUntil is until when the token before the last rotation is valid; zero if
 	// it is not.
@@ -73,7 +73,7 @@ const newClusterLBSize = 1
 
 const clusterColumns = `id, region, epoch, generation, lb_size_units, held_deletions, approved_deletions, created_at, last_pull_at, last_pull_version,
 	reported_at, reported_epoch, reported_generation, reported_error_class, reported_message,
-	token_until, previous_token_until, nonce`
+	CASE WHEN terms_of = token_hash THEN token_until ELSE 0 END, previous_token_until, nonce`
 
 func scanCluster(scan func(...any) error, c *Cluster) error {
 	var created, pulled, reported, until, previous int64
@@ -113,9 +113,9 @@ func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (
 	fresh, hash := tokens.New()
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		token, change = fresh, Change{}
-		inserted, err := tx.Affected(ctx, `INSERT INTO clusters (id, region, token_hash, token_until, epoch, nonce, generation,
-			lb_size_units, created_at) VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
-			clusterID, region, hash, s.Agents().Shown(), randomText(), randomText(), newClusterLBSize, time.Now().UnixMilli())
+		inserted, err := tx.Affected(ctx, `INSERT INTO clusters (id, region, token_hash, token_until, terms_of, epoch, nonce,
+			generation, lb_size_units, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			clusterID, region, hash, s.Agents().Shown(), hash, randomText(), randomText(), newClusterLBSize, time.Now().UnixMilli())
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func (c *contacts) read(ctx context.Context, set agents.Set) {
 			lag -= cluster.ReportedGeneration
 		}
 		set(c.lag, float64(lag), cluster.ClusterID, cluster.Region)
-		agents.Expires(cluster.TokenUntil, set, c.token, cluster.ClusterID, cluster.Region)
+		agents.Expires(c.store.TokenLifetime, cluster.TokenUntil, set, c.token, cluster.ClusterID, cluster.Region)
 		count.Add(cluster.Contact(), set, c.silence, cluster.ClusterID, cluster.Region)
 	}
 	count.Set(set, c.clusters)

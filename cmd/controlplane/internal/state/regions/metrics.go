@@ -67,7 +67,7 @@ func (l *leases) read(ctx context.Context, set agents.Set) {
 		if r.Reported {
 			set(l.lag, float64(max(r.Head, r.Applied)-r.Applied), r.Scope)
 		}
-		agents.Expires(r.TokenUntil, set, l.token, r.Scope)
+		agents.Expires(l.store.TokenLifetime, r.TokenUntil, set, l.token, r.Scope)
 		count.Add(r.HeartbeatAt, set, l.silence, r.Scope)
 	}
 	count.Set(set, l.regions)

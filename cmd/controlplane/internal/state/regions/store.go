@@ -69,7 +69,7 @@ type Region struct {
 	// void, and its instances read as inactive.
 	Silent bool `json:"silent"`
 	// TokenUntil is until when the token is valid, unless its agent renews it; zero for one without an
-	// end, see [agents.Scopes.Lifetime].
+	// end. It counts while there is a lifetime, see [agents.Scopes.Lifetime].
 	TokenUntil time.Time `json:"token_until,omitzero"`
 	// PreviousTokenUntil is until when the token before the last rotation is valid; zero if
 	// it is not.
@@ -85,7 +85,7 @@ type Region struct {
 const regionScope = `coalesce(nullif(r.scope, ''), r.name)`
 
 const regionColumns = `r.id, r.name, r.platform, ` + regionScope + `, r.cell_id, r.agent_epoch, r.heartbeat_at,
-	r.token_until, r.previous_token_until,
+	CASE WHEN r.terms_of = r.token_hash THEN r.token_until ELSE 0 END, r.previous_token_until,
 	r.held_deletions, r.approved_deletions, r.created_at`
 
 func scanRegion(scan func(...any) error, r *Region) error {

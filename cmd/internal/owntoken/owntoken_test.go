@@ -2,7 +2,9 @@ package owntoken_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,6 +30,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // world is a control plane, and the Secrets of a cluster. cmd/e2e/renewal has the real ones, which
@@ -209,13 +213,14 @@ func TestARenewalThatIsRefusedOrStrange(t *testing.T) {
 	w := newWorld(t)
 	s := w.process()
 	for answer, want := range map[string]string{
-		"500 oops":                  "answered 500",
-		"401 {}":                    "answered 401",
-		"200 {}":                    "with no token",
-		"200 <html>":                "with no token",
-		`200 {"token":17}`:          "with no token",
-		`200 {"token":"a\r\nX: y"}`: "with no token",
-		`302 {"token":"no"}`:        "answered 302",
+		"500 oops":                         "answered 500",
+		"401 {}":                           "answered 401",
+		"200 {}":                           "with no token",
+		"200 <html>":                       "with no token",
+		`200 {"token":17}`:                 "with no token",
+		`200 {"token":"","next":"secret"}`: "with no token",
+		`200 {"token":"a\r\nX: y"}`:        "with no token",
+		`302 {"token":"no"}`:               "answered 302",
 		`429 {"error":{"code":"too_many_attempts","message":"wait"}}`: "answered 429 too_many_attempts: wait",
 	} {
 		status, body, _ := strings.Cut(answer, " ")
@@ -224,7 +229,9 @@ func TestARenewalThatIsRefusedOrStrange(t *testing.T) {
 			require.NoError(t, err)
 			return code, body
 		}
-		require.ErrorContains(t, w.renew(s), want, answer)
+		err := w.renew(s)
+		require.ErrorContains(t, err, want, answer)
+		require.NotContains(t, err.Error(), "secret", "it may be a token")
 		w.token(s, "given")
 	}
 	require.Empty(t, writes(w.kubernetes.Actions()))
@@ -236,6 +243,70 @@ func TestARenewalThatIsRefusedOrStrange(t *testing.T) {
 	_, err := s.Reconcile(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, asked, w.renewed)
+}
+
+func TestARefusedRenewalHasTheTokenOfAnotherProcessUsed(t *testing.T) {
+	t.Parallel()
+	for answer, ended := range map[int]bool{http.StatusUnauthorized: false, http.StatusConflict: true} {
+		w := newWorld(t)
+		s, other := w.process(), w.process()
+		require.NoError(t, w.renew(s))
+		w.token(other, "own-1")
+		require.NoError(t, w.renew(s))
+		renew := w.answer
+		w.answer = func(string) (int, string) { return answer, `{}` }
+		require.Equal(t, ended, w.renew(other) == nil, answer)
+		w.token(other, "own-2")
+
+		// A refused own token has the given one renewed; what comes of that is used.
+		other.Refused(t.Context(), "own-2")
+		w.token(other, "given")
+		w.answer = renew
+		require.NoError(t, w.renew(other))
+		w.token(other, fmt.Sprintf("own-%d", w.renewed))
+	}
+}
+
+func TestARenewalDoesNotOverwriteWhatAnotherProcessKeepsMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.process()
+	require.NoError(t, w.renew(s))
+	var sent struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	w.kubernetes.PrependReactor("get", "secrets", func(kubetesting.Action) (bool, runtime.Object, error) {
+		return true, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "renewed", "resourceVersion": "17"},
+		}}, nil
+	})
+	w.kubernetes.PrependReactor("patch", "secrets", func(action kubetesting.Action) (bool, runtime.Object, error) {
+		patch, ok := action.(kubetesting.PatchAction)
+		require.True(t, ok)
+		require.NoError(t, json.Unmarshal(patch.GetPatch(), &sent))
+		return true, nil, errors.New("conflict")
+	})
+	require.ErrorContains(t, w.renew(s), "conflict")
+	require.Equal(t, "17", sent.Metadata.ResourceVersion, "the API server compares it")
+	w.token(s, "own-1")
+}
+
+func TestTheLoopRenewsOnceItIsTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.process()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Loop().Start(ctx) }()
+	for n := 1; n <= 2; n++ { // the second one cannot be the reconcile of the start
+		s.Answered(http.Header{agenttoken.Header: {agenttoken.Renew}})
+		await.Until(t, time.Second, "it is renewed without waiting for the interval", func() bool {
+			token, err := s.Token(t.Context())
+			return err == nil && token == fmt.Sprintf("own-%d", n)
+		})
+	}
+	cancel()
+	require.NoError(t, <-ended)
 }
 
 func writes(actions []kubetesting.Action) (list []string) {

@@ -138,7 +138,7 @@ func (c *client) Do(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for again := false; ; again = true {
 		request.Header.Set("Authorization", "Bearer "+token)
 		response, err := c.http.Do(request)
 		if err != nil {
@@ -149,11 +149,11 @@ func (c *client) Do(request *http.Request) (*http.Response, error) {
 			return response, nil
 		}
 		c.tokens.Refused(ctx, token)
-		again, err := c.tokens.Token(ctx)
-		if err != nil || again == token {
+		other, err := c.tokens.Token(ctx)
+		if err != nil || other == token || again {
 			return response, nil //nolint:nilerr // the refusal is the better error
 		}
-		token = again
+		token = other
 		response.Body.Close() //nolint:errcheck,gosec // it is of no use
 		request = request.Clone(ctx)
 		if request.GetBody != nil {

@@ -114,3 +114,8 @@ func (a *Agent) Rules() (Rules, error) {
 
 // Metrics returns all metrics of the agent.
 func Metrics() *prometheus.Registry { return newMetrics().registry }
+
+// NewDo returns what sends the requests to Starbase, with these tokens.
+func NewDo(config *Config, tokens *owntoken.Source) func(*http.Request) (*http.Response, error) {
+	return newClient(config, tokens, nil, newMetrics().observeStarbase).Do
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
@@ -155,6 +156,35 @@ func TestAnAgentMayDieAnywhereInARenewal(t *testing.T) {
 	for _, e := range entries {
 		require.Equal(t, "region/eu renew-token eu", e.Actor+" "+e.Verb+" "+e.Name)
 	}
+}
+
+func TestARenewedTokenEndsUsedOrNot(t *testing.T) {
+	t.Parallel()
+	w, shown := newWorld(t, 30*24*time.Hour)
+	used := w.renew(shown)
+	require.False(t, w.valid(used))
+	w.exec(`UPDATE regions SET token_until = token_until - ?`, 30*24*time.Hour.Milliseconds())
+	w.invalid(used)
+
+	w, shown = newWorld(t, 30*24*time.Hour)
+	unused := w.renew(shown)
+	w.exec(`UPDATE regions SET next_token_until = next_token_until - ?`, 30*24*time.Hour.Milliseconds())
+	w.invalid(unused)
+	require.True(t, w.valid(shown))
+}
+
+func TestATokenHasItsEndInTheMetric(t *testing.T) {
+	t.Parallel()
+	var values []float64
+	set := func(_ *prometheus.Desc, value float64, _ ...string) { values = append(values, value) }
+	agents.Expires(time.Hour, time.Time{}, set, nil)
+	agents.Expires(0, time.Now().Add(time.Hour), set, nil)
+	require.Empty(t, values, "they have none")
+	agents.Expires(time.Hour, time.Now().Add(time.Hour), set, nil)
+	agents.Expires(time.Hour, time.Now().Add(-time.Hour), set, nil)
+	require.Len(t, values, 2)
+	require.InDelta(t, time.Hour.Seconds(), values[0], time.Minute.Seconds())
+	require.Zero(t, values[1])
 }
 
 func TestATokenThatWasShownLivesForADay(t *testing.T) {

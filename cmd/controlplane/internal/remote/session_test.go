@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -49,6 +50,12 @@ func signedOut(t *testing.T, of *oidcauth.People) (s *shell, cache string) {
 // login runs the command login, with a browser that opens the address it prints.
 func (s *shell) login() (code int, out, errs string) {
 	s.t.Helper()
+	return s.loginAt(func(address string) string { return address })
+}
+
+// loginAt is login with a browser that opens another address.
+func (s *shell) loginAt(other func(address string) string) (code int, out, errs string) {
+	s.t.Helper()
 	reader, writer := io.Pipe()
 	var stdout, stderr bytes.Buffer
 	var browser sync.WaitGroup
@@ -58,7 +65,7 @@ func (s *shell) login() (code int, out, errs string) {
 			if !strings.HasPrefix(lines.Text(), "http") {
 				continue
 			}
-			response, err := http.Get(lines.Text()) //nolint:noctx // a test
+			response, err := http.Get(other(lines.Text())) //nolint:noctx // a test
 			if assert.NoError(s.t, err) {
 				_, _ = io.Copy(io.Discard, response.Body)
 				assert.NoError(s.t, response.Body.Close())
@@ -209,6 +216,13 @@ func TestASignInThatCannotBeIsSaid(t *testing.T) {
 	code, _, errs = s.login()
 	require.Equal(t, 1, code)
 	require.Contains(t, errs, "bob has signed in, and has no right here")
+	require.NoFileExists(t, cache)
+	issuer.SetPerson("2", "alice", "staff")
+	code, _, errs = s.loginAt(func(address string) string {
+		return regexp.MustCompile(`nonce=[^&]*`).ReplaceAllString(address, "nonce=another")
+	})
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "the ID token belongs to another sign-in")
 	require.NoFileExists(t, cache)
 }
 

@@ -102,7 +102,7 @@ func AdminConditions() []adminapi.Condition {
 		adminapi.On(ErrRegistered, http.StatusConflict, "name_taken",
 			"another region is registered with this name and platform, and cannot be replaced"),
 		adminapi.On(ErrNameTaken, http.StatusConflict, "name_taken",
-			"the name belongs to another region; put it with replace to give it to this one"),
+			"the name belongs to another region, or did on this platform; put it with replace to give it to this one"),
 	}
 }
 
@@ -113,7 +113,9 @@ type regionBody struct {
 	Name string `json:"name"`
 	// Platform is where it runs, such as aws.
 	Platform string `json:"platform"`
-	// Replace gives the region a name that belongs to another one that is not registered.
+	// Replace gives the region a name that belongs to another one that is not registered, or a name and
+	// platform that another one had: agents that know no more than these are answered for this one from now
+	// on, whose log is empty.
 	Replace bool `json:"replace,omitempty"`
 }
 

@@ -104,7 +104,7 @@ func (s *Service) caller(ctx context.Context, field string) (caller, error) {
 	case errors.Is(err, ErrAmbiguous):
 		return caller{}, connect.NewError(
 			connect.CodeInvalidArgument,
-			errors.New(headerPlatform+": is required: regions of several platforms have this name"),
+			errors.New(headerPlatform+": is required: regions of several platforms have this name, or had it"),
 		)
 	case err != nil && !errors.Is(err, ErrUnknownRegion):
 		return caller{}, s.internal(ctx, "region", err)

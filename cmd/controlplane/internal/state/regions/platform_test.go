@@ -168,6 +168,48 @@ func TestANameOfTwoPlatformsIsRegistered(t *testing.T) {
 	})
 }
 
+// TestAPlaceThatWasAnothersIsTakenWithReplaceAlone has agents with the shared token, who know their
+// region by name and platform, and were told of no change.
+func TestAPlaceThatWasAnothersIsTakenWithReplaceAlone(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ctx := w.t.Context()
+		put := func(id, platform string, replace bool) error {
+			_, _, err := w.store.PutRegion(ctx, regions.Region{ID: id, Name: "eu-1", Platform: platform}, replace)
+			return err
+		}
+		shared := func(platform string) error {
+			_, err := w.store.RegionByName(ctx, "eu-1", platform, "")
+			return err
+		}
+		// One moves away, and another comes to where it was.
+		require.NoError(w.t, put(eu, "gcp", false))
+		require.ErrorIs(w.t, shared("aws"), regions.ErrUnknownRegion)
+		require.ErrorIs(w.t, put("reg_new", "aws", false), regions.ErrNameTaken)
+		require.ErrorIs(w.t, shared("aws"), regions.ErrUnknownRegion)
+		require.NoError(w.t, put(eu, "aws", false), "it may come back")
+		require.NoError(w.t, put(eu, "gcp", false))
+		require.NoError(w.t, put("reg_new", "aws", true))
+		require.NoError(w.t, shared("aws"))
+
+		// Two change places by a third one.
+		require.NoError(w.t, put(eu, "azure", false))
+		require.ErrorIs(w.t, put("reg_new", "gcp", false), regions.ErrNameTaken)
+		require.NoError(w.t, put("reg_new", "gcp", true))
+		require.ErrorIs(w.t, put(eu, "aws", false), regions.ErrNameTaken)
+
+		// One goes for ever, and another comes to where it was, or is alone with the name.
+		require.ErrorIs(w.t, shared(""), regions.ErrAmbiguous)
+		w.tokens["reg_new"] = ""
+		w.remove("reg_new")
+		require.ErrorIs(w.t, shared(""), regions.ErrAmbiguous, "its log is left")
+		require.NoError(w.t, shared("azure"))
+		require.ErrorIs(w.t, put(eu, "gcp", false), regions.ErrNameTaken)
+		require.NoError(w.t, put(eu, "gcp", true))
+		require.NoError(w.t, shared("gcp"))
+	})
+}
+
 func (w *world) remove(id string) {
 	w.t.Helper()
 	ctx, scopes := w.t.Context(), w.store.Agents()

@@ -72,7 +72,7 @@ func (s *Store) putRegion(ctx context.Context, tx *db.Tx, region *Region, replac
 		if known.Platform == region.Platform {
 			return "", false, nil
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE regions SET platform = ? WHERE id = ?`, region.Platform, region.ID); err != nil {
+		if change.Verb, err = s.move(ctx, tx, *region, known, replace); err != nil {
 			return "", false, err
 		}
 		return "", false, audit.Record(ctx, tx, change)
@@ -87,6 +87,37 @@ func (s *Store) putRegion(ctx context.Context, tx *db.Tx, region *Region, replac
 	}
 	change.Outcome = audit.Created
 	return token, true, audit.Record(ctx, tx, change)
+}
+
+// move gives a region another platform. Agents know regions by name and platform: a place that another
+// one had is taken with replace alone, and the one that this leaves stays its own, so that no agent that
+// was not told of the change is answered for another region.
+func (s *Store) move(ctx context.Context, tx *db.Tx, region, known Region, replace bool) (verb string, err error) {
+	place := region.Name + "@" + region.Platform
+	var owner string
+	err = tx.QueryRowContext(ctx, `SELECT l.region_id FROM region_log l WHERE l.region_id <> ? AND (l.scope = ? OR l.scope = ?
+		AND NOT EXISTS (SELECT 1 FROM regions r WHERE r.id = l.region_id)) ORDER BY l.scope DESC LIMIT 1`, region.ID, place, region.Name).
+		Scan(&owner)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		verb = "put"
+	case err != nil:
+		return "", err
+	case !replace:
+		return "", fmt.Errorf("%w: the name %q in %s belonged to region %s; put it with replace to give it to this one",
+			ErrNameTaken, region.Name, region.Platform, owner)
+	default:
+		verb = "replace"
+	}
+	const own = `INSERT INTO region_log (scope, region_id) VALUES (?, ?) ON CONFLICT (scope) DO `
+	if _, err := tx.ExecContext(ctx, own+`UPDATE SET region_id = excluded.region_id`, place, region.ID); err != nil {
+		return "", err
+	}
+	if _, err := tx.ExecContext(ctx, own+`NOTHING`, region.Name+"@"+known.Platform, region.ID); err != nil {
+		return "", err
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE regions SET platform = ? WHERE id = ?`, region.Platform, region.ID)
+	return verb, err
 }
 
 // registered returns the region of that id as it is registered, without an ID if it is not.

@@ -30,8 +30,8 @@ var (
 	// ErrRegistered is a name and platform that another region is still registered with. It
 	// can not be replaced.
 	ErrRegistered = errors.New("another region is registered with this name and platform")
-	// ErrAmbiguous is a name that regions of several platforms have.
-	ErrAmbiguous = errors.New("regions of several platforms have this name")
+	// ErrAmbiguous is a name that regions of several platforms have, or had.
+	ErrAmbiguous = errors.New("regions of several platforms have this name, or had it")
 	// ErrNameTaken is a k8s_name that another resource has.
 	ErrNameTaken = errors.New("k8s_name is taken")
 	// ErrInvalid is a resource that no agent could run.
@@ -132,7 +132,8 @@ func (s *Store) Region(ctx context.Context, regionID string) (Region, error) {
 // found.
 const withLog = `JOIN region_log l ON l.region_id = r.id AND l.scope = ` + regionScope
 
-// RegionByName returns the region of that name, or [ErrAmbiguous] for the name of several.
+// RegionByName returns the region of that name, or [ErrAmbiguous] for the name of several, also of one that
+// was removed.
 // The region must have the platform and the id, too, if they are not empty. A region that
 // is not the one its log was made for is unknown.
 func (s *Store) RegionByName(ctx context.Context, name, platform, id string) (Region, error) {
@@ -144,8 +145,24 @@ func (s *Store) RegionByName(ctx context.Context, name, platform, id string) (Re
 		return Region{}, ErrUnknownRegion
 	case len(found) > 1:
 		return Region{}, ErrAmbiguous
+	case platform == "" && id == "":
+		err = s.alone(ctx, found[0])
 	}
-	return found[0], nil
+	return found[0], err
+}
+
+// alone returns [ErrAmbiguous] if a region with the name of this one was removed and its log is left:
+// its agent, which says no more than the name, must not be answered for this one.
+func (s *Store) alone(ctx context.Context, r Region) error {
+	var others int
+	err := s.Database.Read(ctx, func(tx *db.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT count(*) FROM region_log WHERE region_id <> ? AND (scope = ? OR scope LIKE ?)`,
+			r.ID, r.Name, r.Name+"@%").Scan(&others)
+	})
+	if err == nil && others > 0 {
+		err = ErrAmbiguous
+	}
+	return err
 }
 
 // list returns the regions that the rest of a query selects.

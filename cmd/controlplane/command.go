@@ -58,8 +58,8 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 		&opts.agentTokenLifetime,
 		"agent-token-lifetime",
 		0,
-		"how long the token of an agent is valid, at least 24h: its agent renews it in time, and one that was shown to a person, which lives for a day at most, at once; "+
-			"0: tokens have no end, and agents do not renew them",
+		"how long the token of an agent is valid, at least 24h: its agent renews it in time, and at once if it was shown to a person, "+
+			"which lives for a day at most; 0: tokens have no end, and agents do not renew them",
 	)
 	flags.StringVar(
 		&opts.varGroupKeysFile,

@@ -13,7 +13,8 @@ func TestADigestIsAPlainWord(t *testing.T) {
 	t.Parallel()
 	for digest, valid := range map[string]bool{
 		"sha256:5e884898": true, "held-1": true, "9_.": true,
-		"": false, "-x": false, "--server=http://evil": false, "$(id)": false, "a b": false, "a\n": false, "ä": false, strings.Repeat("x", 1000): false,
+		"": false, "-x": false, "--server=http://evil": false, "$(id)": false, "a b": false, "a\n": false, "ä": false,
+		strings.Repeat("x", 1000): false,
 	} {
 		fields := (&starbase.HeldDeletions{Digest: digest, Count: 1}).Validate()
 		if valid {

@@ -367,7 +367,8 @@ func (s *Source) read(secret *unstructured.Unstructured) (own renewed, err error
 	switch {
 	case own == renewed{} && agent == "":
 	case own.token == "" || own.given == "" || agent == "":
-		return renewed{}, fmt.Errorf("must have %s, %s and %s, or none: it is not one where an agent keeps its token", keyToken, keyGiven, keyAgent)
+		return renewed{}, fmt.Errorf("must have %s, %s and %s, or none: it is not one where an agent keeps its token",
+			keyToken, keyGiven, keyAgent)
 	case agent != s.config.Agent:
 		return renewed{}, fmt.Errorf("data.%s: is %q, must be %q: it has the token of another agent", keyAgent, agent, s.config.Agent)
 	case !program.IsToken(own.token):

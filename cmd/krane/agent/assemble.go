@@ -66,7 +66,8 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	periods := a.Periods.complete()
 	cell := cellOf(&a.Config)
 	tokens := owntoken.New(owntoken.Config{
-		Given: a.Config.GivenToken, Agent: a.Config.Cluster.Region + "@" + a.Config.Cluster.Platform, Kubernetes: objects, Secret: a.Config.TokenSecret, ControlPlane: a.Config.Control.URL, Logger: a.Logger,
+		Given: a.Config.GivenToken, Agent: a.Config.Cluster.Region + "@" + a.Config.Cluster.Platform, Kubernetes: objects,
+		Secret: a.Config.TokenSecret, ControlPlane: a.Config.Control.URL, Logger: a.Logger,
 	})
 	client := control.New(a.Config, tokens, a.Control)
 	registry := newRegistry()

@@ -48,8 +48,8 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
 	tokens := owntoken.New(owntoken.Config{
-		Given: a.Config.givenToken, Agent: a.Config.ClusterID, Kubernetes: objects, Secret: a.Config.TokenSecret, ControlPlane: a.Config.StarbaseURL,
-		Transport: a.Starbase, Logger: a.Logger,
+		Given: a.Config.givenToken, Agent: a.Config.ClusterID, Kubernetes: objects,
+		Secret: a.Config.TokenSecret, ControlPlane: a.Config.StarbaseURL, Transport: a.Starbase, Logger: a.Logger,
 	})
 	client := newClient(&a.Config, tokens, a.Starbase, metrics.observeStarbase)
 	state := &desired{}

@@ -252,15 +252,36 @@ func TestAnIssuerThatMisleadsIsNotFollowed(t *testing.T) {
 	s, cache := signedOut(t, of)
 	for name, test := range map[string]struct {
 		configuration, device map[string]any
-		args, want            string
+		args, want            string // want is what the error says
 	}{
-		"a script":              {map[string]any{"authorization_endpoint": "javascript:alert(1)"}, nil, "login", `authorization_endpoint of the issuer is "javascript:alert(1)"`},
-		"no address":            {map[string]any{"authorization_endpoint": ""}, nil, "login", `authorization_endpoint of the issuer is ""`},
-		"a file":                {map[string]any{"token_endpoint": "file:///etc/passwd"}, nil, "login", `token_endpoint of the issuer is "file:///etc/passwd"`},
-		"a device's file":       {map[string]any{"device_authorization_endpoint": "file:///x"}, nil, "login --device", `device_authorization_endpoint of the issuer is "file:///x"`},
-		"a device's script":     {nil, map[string]any{"verification_uri": "javascript:x"}, "login --device", `verification_uri of the issuer is "javascript:x"`},
-		"an interval below 0":   {nil, map[string]any{"interval": -5}, "login --device", "access_denied"},
-		"a name without an end": {map[string]any{"issuer": strings.Repeat("x", 1<<20)}, nil, "login", "xxxx"},
+		"a script": {
+			map[string]any{"authorization_endpoint": "javascript:alert(1)"}, nil,
+			"login", `authorization_endpoint of the issuer is "javascript:alert(1)"`,
+		},
+		"no address": {
+			map[string]any{"authorization_endpoint": ""}, nil,
+			"login", `authorization_endpoint of the issuer is ""`,
+		},
+		"a file": {
+			map[string]any{"token_endpoint": "file:///etc/passwd"}, nil,
+			"login", `token_endpoint of the issuer is "file:///etc/passwd"`,
+		},
+		"a device's file": {
+			map[string]any{"device_authorization_endpoint": "file:///x"}, nil,
+			"login --device", `device_authorization_endpoint of the issuer is "file:///x"`,
+		},
+		"a device's script": {
+			nil, map[string]any{"verification_uri": "javascript:x"},
+			"login --device", `verification_uri of the issuer is "javascript:x"`,
+		},
+		"an interval below 0": {
+			nil, map[string]any{"interval": -5},
+			"login --device", "access_denied",
+		},
+		"a name without an end": {
+			map[string]any{"issuer": strings.Repeat("x", 1<<20)}, nil,
+			"login", "xxxx",
+		},
 	} {
 		configuration = map[string]any{
 			"issuer": server.URL, "jwks_uri": server.URL + "/keys", "authorization_endpoint": server.URL + "/authorize",

@@ -43,7 +43,9 @@ func exchanges(t *testing.T) map[string]exchange {
 		Issuer: "https://login.example.com/realms/company", ClientID: "trueup", Groups: &tokens.GroupFile{},
 	})
 	require.NoError(t, err)
-	plane := controlplanetest.Start(t, controlplanetest.Options{Source: filepath.Join(t.TempDir(), "db"), Keys: keys, People: people, TokenLifetime: 30 * 24 * time.Hour})
+	plane := controlplanetest.Start(t, controlplanetest.Options{
+		Source: filepath.Join(t.TempDir(), "db"), Keys: keys, People: people, TokenLifetime: 30 * 24 * time.Hour,
+	})
 	const (
 		cluster = "0b8a3c52-9f0e-4c35-8a77-3d1f2f9c5a10"
 		project = "5f0c7c1e-2a61-4f0e-9a43-6f7f0f3a1b22"

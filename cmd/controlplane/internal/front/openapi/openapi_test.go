@@ -83,7 +83,7 @@ func TestTheReferenceIsUpToDate(t *testing.T) {
 			{"name": "regions", "description": "Regions and what runs there, for administrators."},
 			{"name": "audit", "description": "Who changed what, and who has access."},
 			{"name": "usage", "description": "What was used, for invoices."},
-			{"name": "agents", "description": "For the agents of clusters, each with its token, and the renewal of that of any agent."},
+			{"name": "agents", "description": "For the agents of clusters, each with its token, and the renewal of any agent's token."},
 			{"name": "streams", "description": "For the agents of regions, each with its token."},
 		},
 		"paths": paths,

@@ -224,7 +224,8 @@ func TestACommandToTypeIsOneWordEach(t *testing.T) {
 		"a';$(reboot)":         "approve cluster " + clusterA + ` 'a'\'';$(reboot)'`,
 		"--server=http://evil": "approve -- cluster " + clusterA + " '--server=http://evil'",
 	} {
-		held, err := json.Marshal(starbase.HeldDeletions{Digest: digest, Count: 1, Units: []starbase.HeldUnit{{Unit: "x", Objects: 1, Reason: "r"}}})
+		units := []starbase.HeldUnit{{Unit: "x", Objects: 1, Reason: "r"}}
+		held, err := json.Marshal(starbase.HeldDeletions{Digest: digest, Count: 1, Units: units})
 		require.NoError(t, err)
 		w.sql(`UPDATE clusters SET held_deletions = ?`, string(held))
 		for _, path := range []string{"/status", "/status/clusters/" + clusterA} {

@@ -19,7 +19,7 @@ type Renewal struct {
 	Scopes []Scopes
 	// Shared is a token that opens every scope, and has no successor. Empty: there is none.
 	Shared string
-	// Guard and Limits are those of a [Gate].
+	// Guard and Limits mean what they do in a [Gate].
 	Guard  *guard.Guard
 	Limits *limits.Limits
 }
@@ -70,8 +70,8 @@ func (n Renewal) renew(w http.ResponseWriter, r *http.Request) error {
 	return adminapi.WriteJSON(w, http.StatusOK, agenttoken.Renewed{Token: token, ExpiresInSeconds: int64(lifetime / time.Second)})
 }
 
-// gate returns the gate of the scopes that have the token of the request, and that of the last
-// ones for a token of none.
+// gate returns the gate of the scopes that have the token of the request, of the last scopes if none
+// has it.
 func (n Renewal) gate(r *http.Request) (gate *Gate, err error) {
 	token, _ := tokens.Bearer(r.Header)
 	for _, scopes := range n.Scopes {

@@ -21,8 +21,8 @@ type Scopes struct {
 	// Database has the table. Required.
 	Database *db.Database
 	// Kind is what the audit calls one, and the table with an s. The table has the columns
-	// id, token_hash, token_until, those of the token before and the next, held_deletions and
-	// approved_deletions. Required.
+	// id, terms_of, held_deletions, approved_deletions, and the hashes and ends of the token, of the one
+	// before and of the next. Required.
 	Kind string
 	// Lifetime is how long a token is valid that an agent has renewed; one that was shown to a
 	// person has half of it, and a day at most. Zero: tokens have no end, and none is renewed.

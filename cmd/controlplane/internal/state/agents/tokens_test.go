@@ -76,7 +76,9 @@ func newWorld(t *testing.T, lifetime time.Duration) (w world, shown string) {
 	database, err := db.SQLite{Path: filepath.Join(t.TempDir(), "db")}.Open(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, database.Close()) })
-	w = world{t, database, agents.Scopes{Database: database, Kind: audit.KindRegion, Unknown: errors.New("unknown region"), Lifetime: lifetime}}
+	w = world{t, database, agents.Scopes{
+		Database: database, Kind: audit.KindRegion, Unknown: errors.New("unknown region"), Lifetime: lifetime,
+	}}
 	shown, hash := tokens.New()
 	w.exec(`INSERT INTO regions (id, name, platform, token_hash, token_until, terms_of, created_at) VALUES ('eu', 'eu-1', 'aws', ?, ?, ?, 0)`,
 		hash, w.scopes.Shown(), hash)

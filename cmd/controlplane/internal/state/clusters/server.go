@@ -48,7 +48,7 @@ type Config struct {
 	// how the errors of their stores are answered. Empty: there are none.
 	AdminRoutes     []adminapi.Route
 	AdminConditions []adminapi.Condition
-	// OpenRoutes are further endpoints, which check by themselves who asks. Empty: there are none.
+	// OpenRoutes are further endpoints, which check the caller by themselves. Empty: there are none.
 	OpenRoutes []adminapi.Route
 	// Guard slows down those that guess tokens. Nil: nothing does.
 	Guard *guard.Guard

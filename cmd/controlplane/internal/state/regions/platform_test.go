@@ -168,7 +168,7 @@ func TestANameOfTwoPlatformsIsRegistered(t *testing.T) {
 	})
 }
 
-// TestAPlaceThatWasAnothersIsTakenWithReplaceAlone has agents with the shared token, who know their
+// TestAPlaceThatWasAnothersIsTakenWithReplaceAlone has agents with the shared token, which know their
 // region by name and platform, and were told of no change.
 func TestAPlaceThatWasAnothersIsTakenWithReplaceAlone(t *testing.T) {
 	t.Parallel()

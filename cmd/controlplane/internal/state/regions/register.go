@@ -80,7 +80,8 @@ func (s *Store) putRegion(ctx context.Context, tx *db.Tx, region *Region, replac
 	token, hash := tokens.New()
 	if _, err := tx.ExecContext(
 		ctx,
-		`INSERT INTO regions (id, name, platform, scope, token_hash, token_until, terms_of, created_at, agent_epoch) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		`INSERT INTO regions (id, name, platform, scope, token_hash, token_until, terms_of, created_at, agent_epoch)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		region.ID, region.Name, region.Platform, region.Scope, hash, s.Agents().Shown(), hash, time.Now().UnixMilli(), epoch,
 	); err != nil {
 		return "", false, err

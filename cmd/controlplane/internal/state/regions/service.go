@@ -30,7 +30,7 @@ type Config struct {
 	// Bearer is a token that opens every region. Empty: there is none, and each
 	// agent needs the token of its region.
 	Bearer string
-	// TokenLifetime is that of the [Store].
+	// TokenLifetime means what it does in a [Store].
 	TokenLifetime time.Duration
 	// Guard slows down those that guess tokens. Nil: nothing does.
 	Guard *guard.Guard

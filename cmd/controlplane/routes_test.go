@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/openapi"
@@ -139,7 +140,7 @@ func TestEveryRefusalHasALineThatSaysWhy(t *testing.T) {
 		switch {
 		case strings.HasPrefix(r.path, "/api/v1/admin/"):
 			token = adminToken
-		case strings.HasPrefix(r.path, "/api/v1/clusters/"):
+		case strings.HasPrefix(r.path, "/api/v1/clusters/"), r.path == agenttoken.Path:
 			token = clusterToken
 		case rpc, strings.HasPrefix(r.path, "/api/v1/scopes/"):
 			token = regionToken
@@ -150,7 +151,9 @@ func TestEveryRefusalHasALineThatSaysWhy(t *testing.T) {
 			refused("unknown path", r.method, r.path+"/none/none/none/none", token, "", 404, 505) // 505: reflection, which is a stream
 		}
 		refused("wrong method", "PATCH", r.path, token, "", 405, 505)
-		if api && (r.method == http.MethodPut || r.method == http.MethodPost) {
+		if r.path == agenttoken.Path { // it reads no body
+			refused("no end", r.method, r.path, token, "{", 409)
+		} else if api && (r.method == http.MethodPut || r.method == http.MethodPost) {
 			refused("bad JSON", r.method, r.path, token, "{", 400)
 			refused("too large", r.method, r.path, token, large, 413)
 		}

@@ -165,7 +165,8 @@ type agent struct {
 func agents() []agent {
 	return []agent{
 		{
-			name: "shuttle", namespace: "starform-system", secret: "shuttle-token-renewed", register: "clusters/" + clusterID, scope: "cluster/" + clusterID, body: `{"region":"nyc3"}`,
+			name: "shuttle", namespace: "starform-system", secret: "shuttle-token-renewed",
+			register: "clusters/" + clusterID, scope: "cluster/" + clusterID, body: `{"region":"nyc3"}`,
 			manifests: []string{"--starbase-url", "https://starbase.example.com", "--cluster-id", clusterID, "--region", "nyc3"},
 			env: func(w *world, tokenFile string) []string {
 				return []string{
@@ -176,7 +177,8 @@ func agents() []agent {
 			},
 		},
 		{
-			name: "krane", namespace: "krane-system", secret: "krane-token-renewed", register: "regions/reg_eu", scope: "region/reg_eu", body: `{"name":"eu-1","platform":"aws"}`,
+			name: "krane", namespace: "krane-system", secret: "krane-token-renewed",
+			register: "regions/reg_eu", scope: "region/reg_eu", body: `{"name":"eu-1","platform":"aws"}`,
 			manifests: []string{"--control-url", "https://control.example.com", "--region", "eu-1"},
 			env: func(w *world, tokenFile string) []string {
 				return []string{

@@ -240,8 +240,8 @@ func RefusesToken(answer *http.Response) bool {
 	return err == nil && refusesToken(answer.StatusCode, detail(body).Code)
 }
 
-// refusesToken: an address that has sent too many tokens which are not valid has to wait between
-// these, and is told so in place of 401.
+// refusesToken reports whether an answer says that the token is not valid. A control plane answers 429
+// in place of 401 to an address that has sent too many such tokens.
 func refusesToken(status int, code string) bool {
 	return status == http.StatusUnauthorized || status == http.StatusTooManyRequests && code == agenttoken.TooManyAttempts
 }

@@ -20,7 +20,8 @@ func TestAnArgumentIsOneWordOfAShell(t *testing.T) {
 	} {
 		require.Equal(t, line, program.CommandLine("echo", arguments...))
 	}
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", program.CommandLine("printf '<%s>'", "a';$(id)", "`id`", `\n"`, "$HOME", "&|;")).CombinedOutput()
+	line := program.CommandLine("printf '<%s>'", "a';$(id)", "`id`", `\n"`, "$HOME", "&|;")
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", line).CombinedOutput()
 	require.NoError(t, err)
 	require.Equal(t, "<a';$(id)><`id`><\\n\"><$HOME><&|;>", string(out))
 }

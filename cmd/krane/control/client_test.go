@@ -68,7 +68,8 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 		})
 		token := filepath.Join(t.TempDir(), "token")
 		require.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
-		client := control.New(config.Config{Cluster: config.Cluster{Region: "eu"}, Control: config.Control{URL: server}, TokenFile: token}, nil, nil)
+		of := config.Config{Cluster: config.Cluster{Region: "eu"}, Control: config.Control{URL: server}, TokenFile: token}
+		client := control.New(of, nil, nil)
 		_, err := client.Heartbeat(t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
 		require.Error(t, err, status)
 		stream, err := client.WatchDeployments(t.Context(), connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{}))

@@ -55,6 +55,7 @@ const (
 	next
 )
 
+// standing returns what the token with this hash is now, a Unix time in milliseconds.
 func (s Scopes) standing(k *keys, hash string, now int64) standing {
 	switch {
 	case tokens.SameHash(hash, k.current) && !s.ended(k.until, now):
@@ -119,17 +120,27 @@ func (s Scopes) succeed(ctx context.Context, id, hash string) error {
 		default:
 			return tokens.ErrUnknown
 		}
-		until := now.Add(handover).UnixMilli()
-		if s.Lifetime > 0 && k.until != 0 {
-			until = min(until, k.until)
-		}
-		if _, err := tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_hash = ?, token_until = ?, terms_of = ?,
-			previous_token_hash = ?, previous_token_until = ?, next_token_hash = '', next_token_until = 0 WHERE id = ?`,
-			hash, k.nextTo, hash, k.current, until, id); err != nil {
+		if err := s.replace(ctx, tx, k, hash, k.nextTo, now.Add(handover)); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Change{Verb: "renew-token", Kind: s.Kind, Name: id, Ended: tokens.Mark(k.current)})
 	})
+}
+
+// replace makes the token with this hash, which is valid until then, the current one, without a next
+// one. The one of before stays valid until overlap, but not beyond its own end; zero ends it at once.
+func (s Scopes) replace(ctx context.Context, tx *db.Tx, k keys, hash string, until int64, overlap time.Time) error {
+	previous, previousUntil := "", int64(0)
+	if !overlap.IsZero() {
+		previous, previousUntil = k.current, overlap.UnixMilli()
+		if s.Lifetime > 0 && k.until != 0 {
+			previousUntil = min(previousUntil, k.until)
+		}
+	}
+	_, err := tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_hash = ?, token_until = ?, terms_of = ?,
+		previous_token_hash = ?, previous_token_until = ?, next_token_hash = '', next_token_until = 0 WHERE id = ?`,
+		hash, until, hash, previous, previousUntil, k.id)
+	return err
 }
 
 // lockKeys returns the tokens of a scope, whose row it locks.
@@ -201,22 +212,14 @@ func (s Scopes) Rotate(ctx context.Context, id string, overlap time.Duration) (t
 		if err != nil {
 			return db.Missing(err, s.Unknown)
 		}
-		ended := tokens.Mark(k.current)
-		var until int64
+		var end time.Time
 		if overlap > 0 {
-			until = time.Now().Add(overlap).UnixMilli()
-			if s.Lifetime > 0 && k.until != 0 {
-				until = min(until, k.until)
-			}
-		} else {
-			k.current = ""
+			end = time.Now().Add(overlap)
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE `+s.table()+` SET token_hash = ?, token_until = ?, terms_of = ?,
-			previous_token_hash = ?, previous_token_until = ?, next_token_hash = '', next_token_until = 0 WHERE id = ?`,
-			hash, s.Shown(), hash, k.current, until, id); err != nil {
+		if err := s.replace(ctx, tx, k, hash, s.Shown(), end); err != nil {
 			return err
 		}
-		return audit.Record(ctx, tx, audit.Change{Verb: "rotate-token", Kind: s.Kind, Name: id, Ended: ended})
+		return audit.Record(ctx, tx, audit.Change{Verb: "rotate-token", Kind: s.Kind, Name: id, Ended: tokens.Mark(k.current)})
 	})
 	if err != nil {
 		return "", s.wrap("rotate token of", id, err)

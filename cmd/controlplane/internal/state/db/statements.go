@@ -46,13 +46,16 @@ type keptConn struct {
 	statements map[string]*statement
 }
 
+// runnable is what the statements of the driver are.
+type runnable interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
 // statement is one that was parsed.
 type statement struct {
-	run interface {
-		driver.Stmt
-		driver.StmtExecContext
-		driver.StmtQueryContext
-	}
+	run runnable
 	// open is true while its rows are read: then it cannot be run again.
 	open bool
 }
@@ -79,16 +82,12 @@ func (c *keptConn) statement(ctx context.Context, query string) *statement {
 	if err != nil {
 		return nil // the driver says what is wrong with it
 	}
-	s := &statement{}
-	var ok bool
-	if s.run, ok = parsed.(interface {
-		driver.Stmt
-		driver.StmtExecContext
-		driver.StmtQueryContext
-	}); !ok {
+	run, ok := parsed.(runnable)
+	if !ok {
 		_ = parsed.Close()
 		return nil
 	}
+	s := &statement{run: run}
 	c.statements[query] = s
 	return s
 }

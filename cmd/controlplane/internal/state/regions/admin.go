@@ -114,8 +114,8 @@ type regionBody struct {
 	// Platform is where it runs, such as aws.
 	Platform string `json:"platform"`
 	// Replace gives the region a name that belongs to another one that is not registered, or a name and
-	// platform that another one had: agents that know no more than these are answered for this one from now
-	// on, whose log is empty.
+	// platform that another one had. An agent with the shared token that sends these then gets the log of
+	// this region, which is empty.
 	Replace bool `json:"replace,omitempty"`
 }
 

@@ -168,8 +168,8 @@ func TestANameOfTwoPlatformsIsRegistered(t *testing.T) {
 	})
 }
 
-// TestAPlaceThatWasAnothersIsTakenWithReplaceAlone has agents with the shared token, which know their
-// region by name and platform, and were told of no change.
+// TestAPlaceThatWasAnothersIsTakenWithReplaceAlone has agents with the shared token that still send
+// the name and platform of before.
 func TestAPlaceThatWasAnothersIsTakenWithReplaceAlone(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {

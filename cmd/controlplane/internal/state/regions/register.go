@@ -90,9 +90,9 @@ func (s *Store) putRegion(ctx context.Context, tx *db.Tx, region *Region, replac
 	return token, true, audit.Record(ctx, tx, change)
 }
 
-// move gives a region another platform. Agents know regions by name and platform: a place that another
-// one had is taken with replace alone, and the one that this leaves stays its own, so that no agent that
-// was not told of the change is answered for another region.
+// move gives a region another platform. An agent with the shared token names its region by name and
+// platform, and may not have the new ones yet. So a name and platform that another region had are taken
+// with replace alone, and the ones that this region leaves stay reserved for it.
 func (s *Store) move(ctx context.Context, tx *db.Tx, region, known Region, replace bool) (verb string, err error) {
 	place := region.Name + "@" + region.Platform
 	var owner string

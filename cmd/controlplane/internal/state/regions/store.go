@@ -152,7 +152,7 @@ func (s *Store) RegionByName(ctx context.Context, name, platform, id string) (Re
 }
 
 // alone returns [ErrAmbiguous] if a region with the name of this one was removed and its log is left:
-// its agent, which says no more than the name, must not be answered for this one.
+// an agent of the removed region that sends the name alone must not get the log of this one.
 func (s *Store) alone(ctx context.Context, r Region) error {
 	var others int
 	err := s.Database.Read(ctx, func(tx *db.Tx) error {

@@ -39,7 +39,7 @@ func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	session := &h.reporter.session
-	claim := !session.claimed()
+	claim, another := session.claims(), false
 	err := h.reporter.breakers.Do(ctx, "Heartbeat", func(ctx context.Context) error {
 		at := h.streams.acknowledged()
 		request := &ctrlv1.HeartbeatRequest{Region: h.region, Platform: h.platform, Claim: claim, Yield: claim && session.superseded.Load()}
@@ -50,7 +50,7 @@ func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		}
 		answer, err := h.reporter.client.Heartbeat(ctx, connect.NewRequest(request))
 		if err == nil && claim {
-			session.claim(answer.Msg.GetAgentEpoch())
+			another = session.claim(answer.Msg.GetAgentEpoch())
 		}
 		if err == nil {
 			h.approved(answer.Msg.GetApprovedDeletions())
@@ -77,7 +77,7 @@ func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		h.streams.reconnect()
 	}
 	// Another epoch is claimed because the database may lack earlier reports.
-	if claim && session.claimed() || !h.last.IsZero() && time.Since(h.last) > 3*h.interval {
+	if another || !h.last.IsZero() && time.Since(h.last) > 3*h.interval {
 		h.reporter.again(stream.Deployments)
 		h.reporter.again(stream.Sentinels)
 	}

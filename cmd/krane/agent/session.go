@@ -32,11 +32,16 @@ func (s *session) epoch() uint64 { return s.given.Load() }
 // next returns the number of the next report.
 func (s *session) next() uint64 { return s.sequence.Add(1) }
 
-// claim takes an epoch.
-func (s *session) claim(epoch uint64) {
-	s.given.Store(epoch)
+// claims reports whether the next heartbeat claims an epoch. An answer without one is that of a
+// control plane that gives none, or has lost its end on the way: reports go without, and each
+// heartbeat asks again.
+func (s *session) claims() bool { return !s.claimed() || s.epoch() == 0 }
+
+// claim takes an epoch. It reports whether it is another one than the one before.
+func (s *session) claim(epoch uint64) (another bool) {
+	before := s.given.Swap(epoch)
 	s.superseded.Store(false)
-	s.valid.Store(true)
+	return !s.valid.Swap(true) || before != epoch
 }
 
 // refused gives the epoch up if the error states that it is not valid, so that the next

@@ -119,6 +119,37 @@ func TestAnAgentThatIsSupersededYieldsUntilTheOtherIsSilent(t *testing.T) {
 	require.False(t, control.last.GetYield())
 }
 
+func TestAnAnswerWithoutAnEpochEndsNoClaim(t *testing.T) {
+	t.Parallel()
+	control := &epochs{}
+	mux := http.NewServeMux()
+	mux.Handle(ctrlv1connect.NewClusterServiceHandler(control))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	reports := agent.NewReports(
+		ctrlv1connect.NewClusterServiceClient(server.Client(), server.URL), slog.New(slog.DiscardHandler), time.Hour,
+	)
+	key := statesync.Key{Collection: "deployments", ID: "d"}
+	asked := func() bool {
+		asked, err := reports.Send(t.Context(), key, "runs", nil)
+		require.NoError(t, err)
+		return asked
+	}
+	for i := range 3 {
+		require.NoError(t, reports.Heartbeat(t.Context()))
+		require.True(t, control.last.GetClaim(), "it asks again")
+		require.Equal(t, i == 0, asked(), "a control plane without epochs gets each report once")
+	}
+	control.epoch = 4
+	require.NoError(t, reports.Heartbeat(t.Context()))
+	require.True(t, control.last.GetClaim())
+	require.True(t, asked(), "those before may have been dropped")
+	require.NoError(t, reports.Heartbeat(t.Context()))
+	require.False(t, control.last.GetClaim())
+	require.Equal(t, uint64(4), control.last.GetAgentEpoch())
+	require.False(t, asked())
+}
+
 func TestAReportOfAnUnknownKeyIsRepeatedMoreAndMoreSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -92,7 +92,7 @@ func (s *Service) ReportDeploymentStatus(
 	if err = cmp.Or(err, plain("k8s_name", name), at.valid()); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	if err = s.current(ctx, c, at.epoch); err != nil {
+	if err = s.current(ctx, c, at); err != nil {
 		return nil, err
 	}
 	err = s.store.Database.Write(ctx, func(tx *db.Tx) error { return saveInstances(ctx, tx, c.ID, name, instances, at) })
@@ -237,7 +237,7 @@ func (s *Service) ReportSentinelStatus(
 	if err = cmp.Or(err, plain("k8s_name", r.Msg.GetK8SName()), at.valid()); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	if err = s.current(ctx, c, at.epoch); err != nil {
+	if err = s.current(ctx, c, at); err != nil {
 		return nil, err
 	}
 	err = s.store.Database.Write(ctx, func(tx *db.Tx) error {

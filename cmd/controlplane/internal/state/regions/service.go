@@ -198,7 +198,7 @@ func (s *Service) Heartbeat(
 	if err := s.claim(ctx, caller, r.Msg.GetAgentEpoch()); err != nil {
 		return nil, err
 	}
-	if err := s.current(ctx, caller, r.Msg.GetAgentEpoch()); err != nil {
+	if err := s.current(ctx, caller, made{r.Msg.GetAgentEpoch(), r.Msg.GetSequence()}); err != nil {
 		return nil, err
 	}
 	if err := s.acknowledge(ctx, caller, r.Msg); err != nil {
@@ -233,15 +233,20 @@ func (s *Service) Heartbeat(
 }
 
 // current refuses an epoch that is not the last one given to an agent of the region. As
-// long as none was given, the agent chooses; 0 is no epoch. Of two agents the one that was
-// given an epoch later reports, so that a start after a crash does so at once.
-func (s *Service) current(ctx context.Context, c caller, epoch uint64) error {
-	if epoch == 0 || c.AgentEpoch == 0 || epoch == c.AgentEpoch {
+// long as none was given, the agent chooses. 0 is no epoch: that of an agent without the
+// extension, which numbers nothing. Of two agents the one that was given an epoch later
+// reports, so that a start after a crash does so at once.
+func (s *Service) current(ctx context.Context, c caller, at made) error {
+	epoch := at.epoch
+	if at == (made{}) || c.AgentEpoch == 0 || epoch == c.AgentEpoch {
 		return nil
 	}
 	if s.refused.isNew(c.ID, "epoch of "+c.cell, time.Now()) {
 		s.logger.WarnContext(ctx, "report of another agent process refused", slog.String("region", c.Scope), slog.String("cell", c.cell),
 			slog.Uint64("agent_epoch", epoch), slog.Uint64("want", c.AgentEpoch))
+	}
+	if epoch == 0 {
+		return refuse("stale-epoch", "sequence: is set without agent_epoch; claim one with a heartbeat")
 	}
 	if epoch < c.AgentEpoch {
 		return refuse("superseded", "another agent of this region has started after this one; claim with yield, and report nothing until then")

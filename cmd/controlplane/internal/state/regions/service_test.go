@@ -594,6 +594,13 @@ func TestAnEpochIsGivenAndAnEarlierStartOfTheAgentRefused(t *testing.T) {
 			_, err := w.agent().ReportSentinelStatus(ctx, connect.NewRequest(&ctrlv1.ReportSentinelStatusRequest{K8SName: "s", AgentEpoch: stale}))
 			require.Equal(w.t, want, reason(err))
 		}
+		// A number without an epoch is that of an agent which has lost the answer to its claim.
+		require.Equal(w.t, "stale-epoch", reason(report(0, 101, "numbered")))
+		_, err := w.agent().ReportSentinelStatus(ctx, connect.NewRequest(&ctrlv1.ReportSentinelStatusRequest{K8SName: "s", Sequence: 101}))
+		require.Equal(w.t, "stale-epoch", reason(err))
+		_, err = w.agent().Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{Sequence: 101}))
+		require.Equal(w.t, "stale-epoch", reason(err))
+		require.NoError(w.t, beat(0), "without the extension there is neither")
 		require.NoError(w.t, beat(second))
 		require.Equal(w.t, []string{"second"}, pods())
 
@@ -623,7 +630,7 @@ func TestAnEpochIsGivenAndAnEarlierStartOfTheAgentRefused(t *testing.T) {
 		}
 		heard(121 * time.Second)
 		require.NoError(w.t, beat(second), "which is heard of again")
-		_, err := yield()
+		_, err = yield()
 		require.Equal(w.t, "epoch-held", reason(err))
 		heard(121 * time.Second)
 		require.Equal(w.t, "superseded", reason(beat(first)), "which does not hold it")

@@ -25,6 +25,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
 	"github.com/seed-9e1ffd66/trueup/cloud/local"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // TestMain is a machine, if it is started as one.
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "deaf": // to SIGTERM
 		signal.Ignore(syscall.SIGTERM)
+		fmt.Println("deaf")
 		select {}
 	case "child": // leaves one behind that hears no SIGTERM
 		if err := exec.CommandContext(context.Background(), "/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done").Start(); err != nil {
@@ -110,6 +112,10 @@ func TestAProcessThatDoesNotEndIsKilled(t *testing.T) {
 	t.Parallel()
 	p := &local.Provider{Dir: t.TempDir(), Grace: 2 * time.Second}
 	i := launch(t, p, config("a", "deaf"), cloud.InstanceRunning)
+	await.Eventually(t, "it ignores the signal", func() bool {
+		log, err := os.ReadFile(filepath.Join(p.Dir, i.ID+".log"))
+		return err == nil && strings.Contains(string(log), "deaf")
+	})
 	require.NoError(t, p.StopInstance(t.Context(), i.ID, false))
 	state, err := p.GetInstanceState(t.Context(), i.ID)
 	require.NoError(t, err)

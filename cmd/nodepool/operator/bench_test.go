@@ -63,6 +63,8 @@ type cell struct {
 	habits map[string]func(booted) habit // by pool
 }
 
+// newCell starts a cell. A test whose scenarios share one and run beside each other is not parallel itself:
+// as many Kubernetes as there are tests would wait for their turn, and leave nothing of the machine.
 func newCell(t *testing.T) *cell {
 	t.Helper()
 	return newCellAt(t, "test", ec2test.Start(t, ec2test.Options{}).URL, quickBoot)

@@ -32,7 +32,6 @@ func TestCapacityBuffers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: a Kubernetes of its own")
 	}
-	t.Parallel()
 	c := newCell(t)
 	var operator nodepool.Operator
 	r := c.start(t, func(o *nodepool.Operator) { operator = *o })

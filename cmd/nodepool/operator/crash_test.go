@@ -59,7 +59,6 @@ func TestCrashes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: a crash after each call")
 	}
-	t.Parallel()
 	c := newCell(t)
 	whole := c.live(t, "whole", &life{crashed: make(chan struct{})})
 	t.Logf("%d writes:\n%s", whole.count, strings.Join(whole.log, "\n"))

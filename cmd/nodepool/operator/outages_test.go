@@ -377,7 +377,6 @@ func TestSixPermissionsSuffice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: a Kubernetes of its own")
 	}
-	t.Parallel()
 	c := newCell(t)
 	six := []string{"RunInstances", "TerminateInstances", "StartInstances", "StopInstances", "DescribeInstances", "CreateTags"}
 	// The zones of subnets are asked for, and are not needed.

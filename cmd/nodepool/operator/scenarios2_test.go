@@ -32,7 +32,6 @@ func TestScenarios2(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: a Kubernetes of its own")
 	}
-	t.Parallel()
 	c := newCell(t)
 	r := c.start(t, nil)
 	faults := &faults{}

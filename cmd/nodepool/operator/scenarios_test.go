@@ -19,7 +19,6 @@ import (
 // TestScenarios runs the operator, with its own rights, on a Kubernetes whose Nodes are
 // machines of an EC2.
 func TestScenarios(t *testing.T) {
-	t.Parallel()
 	c := newCell(t)
 	_, err := c.cluster.Kubectl(t.Context(), "apply", "--dry-run=server", "-f", "../config/samples")
 	require.NoError(t, err)

@@ -63,8 +63,9 @@ type cell struct {
 	habits map[string]func(booted) habit // by pool
 }
 
-// newCell starts a cell. A test whose scenarios share one and run beside each other is not parallel itself:
-// as many Kubernetes as there are tests would wait for their turn, and leave nothing of the machine.
+// newCell starts a cell. The tests that do are not parallel: thirteen Kubernetes beside each other
+// leave nothing of the machine, and a machine that boots for a minute is one too many. Scenarios
+// that share a cell are.
 func newCell(t *testing.T) *cell {
 	t.Helper()
 	return newCellAt(t, "test", ec2test.Start(t, ec2test.Options{}).URL, quickBoot)

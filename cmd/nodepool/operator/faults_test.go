@@ -28,7 +28,6 @@ func TestALostAnswerIsNoSecondLaunch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: an outage of the cloud")
 	}
-	t.Parallel()
 	c := newCell(t)
 	r := c.start(t, nil)
 	b := c.bench(t, "lost")
@@ -65,7 +64,6 @@ func TestWhileTheCloudIsAwayNothingChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: an outage of the cloud")
 	}
-	t.Parallel()
 	c := newCell(t)
 	r := c.start(t, nil)
 	var benches []*bench

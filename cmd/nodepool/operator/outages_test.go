@@ -25,7 +25,6 @@ func TestTwoClustersShareNoMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: two clusters")
 	}
-	t.Parallel()
 	account := ec2test.Start(t, ec2test.Options{})
 	type side struct {
 		*bench
@@ -90,7 +89,6 @@ func TestALeaderThatCrashesStartsNothingTwice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: a Lease runs out")
 	}
-	t.Parallel()
 	c := newCell(t)
 	var crashed atomic.Bool
 	replica := func(o *nodepool.Operator) { o.Alone = false }
@@ -136,7 +134,6 @@ func TestADeletedPoolLeavesNoMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: a Kubernetes of its own")
 	}
-	t.Parallel()
 	c := newCell(t)
 	r := c.start(t, nil)
 	b := c.bench(t, "gone")
@@ -191,7 +188,6 @@ func TestAnOutageOfTheServerLosesNoPod(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: an outage of the API server")
 	}
-	t.Parallel()
 	c := newCell(t)
 	r := c.start(t, nil)
 	b := c.bench(t, "outage")
@@ -252,7 +248,6 @@ func TestDrainsDelayNoStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: drains of a minute")
 	}
-	t.Parallel()
 	c := newCell(t)
 	const drains = 10
 	var mu sync.Mutex
@@ -320,7 +315,6 @@ func TestAPoolAtRestWritesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: a long rest")
 	}
-	t.Parallel()
 	c := newCell(t)
 	r := c.start(t, nil)
 	b := c.bench(t, "rest")

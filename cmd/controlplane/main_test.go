@@ -219,6 +219,10 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		"manifests, plain issuer": {
 			nil, []string{"manifests", "--oidc-issuer", "http://127.0.0.1", "--external-url", "https://c.d"}, `--oidc-issuer: is "http://127.0.0.1", must be`,
 		},
+		"manifests, no sign-in at all": {
+			nil, []string{"manifests", "--oidc-issuer", "a"}, `--oidc-issuer: is "a", must be a URL of https such as https://login.example.com; ` +
+				"--external-url: is not set, must be set with --oidc-issuer; --oidc-client-id: is not set, must be set with --oidc-issuer",
+		},
 		"manifests, half a gateway": {nil, []string{"manifests", "--gateway", "b", "--hostname", "a.b"}, `--gateway: is "b", must be NAMESPACE/NAME of a Gateway`},
 		"manifests, an address":     {nil, []string{"manifests", "--gateway", "a/b", "--hostname", "https://a.b"}, `--hostname: is "https://a.b", must be a host such as`},
 	} {

@@ -73,28 +73,28 @@ func newManifestsCommand() *cobra.Command {
 	return command
 }
 
-// checkOIDC returns an error for settings of the sign-in that are missing or do not fit.
+// checkOIDC returns an error for all settings of the sign-in that are missing or do not fit.
 func (m *manifests) checkOIDC() error {
-	if m.OIDCIssuer == "" {
-		for flag, value := range map[string]string{"oidc-client-id": m.OIDCClientID, "external-url": m.ExternalURL} {
-			if value != "" {
-				return fmt.Errorf("--%s: is %q, must be unset without --oidc-issuer", flag, program.Shown(value))
-			}
-		}
-		return nil
-	}
-	if m.ExternalURL == "" && m.Hostname != "" {
+	if m.OIDCIssuer != "" && m.ExternalURL == "" && m.Hostname != "" {
 		m.ExternalURL = "https://" + m.Hostname
 	}
-	for flag, value := range map[string]string{"oidc-issuer": m.OIDCIssuer, "external-url": m.ExternalURL} {
-		if !program.Encrypted(value) || !strings.HasPrefix(value, "https://") {
-			return fmt.Errorf("--%s: is %q, must be a URL of https such as https://login.example.com", flag, program.Shown(value))
+	var errs []error
+	for _, setting := range []struct {
+		flag, value string
+		url         bool
+	}{{"oidc-issuer", m.OIDCIssuer, true}, {"external-url", m.ExternalURL, true}, {"oidc-client-id", m.OIDCClientID, false}} {
+		switch {
+		case m.OIDCIssuer == "" && setting.value != "":
+			errs = append(errs, fmt.Errorf("--%s: is %q, must be unset without --oidc-issuer", setting.flag, program.Shown(setting.value)))
+		case m.OIDCIssuer == "":
+		case setting.value == "":
+			errs = append(errs, fmt.Errorf("--%s: is not set, must be set with --oidc-issuer", setting.flag))
+		case setting.url && (!program.Encrypted(setting.value) || !strings.HasPrefix(setting.value, "https://")):
+			const must = "must be a URL of https such as https://login.example.com"
+			errs = append(errs, fmt.Errorf("--%s: is %q, %s", setting.flag, program.Shown(setting.value), must))
 		}
 	}
-	if m.OIDCClientID == "" {
-		return errors.New("--oidc-client-id: is not set, must be set with --oidc-issuer")
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // maxReplicas keeps a slip of the finger from a cluster.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -80,7 +81,22 @@ func settings() []program.Setting {
 			Usage:    "pods that answer DNS (default kube-system/k8s-app=kube-dns)",
 			Must:     "namespace/label=value, as in kube-system/k8s-app=kube-dns",
 		},
-		{Flag: "gateway-service", Variable: "STARFORM_GATEWAY_SERVICE", Usage: "namespace/name of the gateway's Service; none: it is not sized"},
+		{
+			Flag:     "gateway",
+			Variable: "STARFORM_GATEWAY",
+			Usage:    "namespace/name of the Gateway that routes attach to (default starform-gateway/starform-gateway)",
+			Must:     "namespace/name",
+		},
+		{
+			Flag:     "gateway-service",
+			Variable: "STARFORM_GATEWAY_SERVICE",
+			Usage:    "namespace/name of the gateway's Service, which is sized, and whose namespace may reach pods; none: neither",
+		},
+		{
+			Flag:     "image-pull-secrets",
+			Variable: "STARFORM_IMAGE_PULL_SECRETS",
+			Usage:    "names of Secrets in the namespaces of projects that images are pulled with, with commas between them; none: without",
+		},
 		{
 			Flag:     "soft-limit",
 			Variable: "STARFORM_SOFT_LIMIT",
@@ -148,6 +164,9 @@ func manifestsCommand() *cobra.Command {
 		c.Flags().StringVar(s.value, s.flag, "", s.usage)
 		program.Variable(c.Flags(), s.flag, "STARFORM_"+strings.ToUpper(strings.ReplaceAll(s.flag, "-", "_")))
 	}
+	m.Settings = program.Settings(c.Flags(), slices.DeleteFunc(settings(), func(s program.Setting) bool {
+		return !slices.Contains(agent.InstalledSettings(), s.Variable)
+	}))
 	program.AgentFlags(c.Flags(), &m.Authorities, &m.StateClaim, "unsent billing records (none: they go with the pod)")
 	return c
 }

@@ -103,7 +103,7 @@ func (d Dialect) statements(prefix string, maxBatch int) statements {
 		s.enqueue[size] = text.String()
 	}
 	s.now = in(`SELECT {now}`)
-	// One statement sees one snapshot. SQLite plans a statement anew for each value of a bare parameter
+	// One statement sees one snapshot. SQLite plans a statement again for each value of a bare parameter
 	// of LIMIT, which costs twice what running it does.
 	s.read = in(`SELECT s.epoch, s.floor, ` + positionColumns + `, (SELECT mark FROM {p}marks WHERE scope = $1 AND version = $2),
 			l.version, l.collection, l.id, l.deleted, l.value

@@ -7,12 +7,14 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/isolation"
@@ -32,7 +34,9 @@ type Config struct {
 	HealthAddress     string // of /healthz and /readyz
 	MetricsAddress    string // of /metrics; empty: HealthAddress
 	SoftLimit         int
+	Gateway           types.NamespacedName // that routes attach to
 	GatewayService    types.NamespacedName // zero: no load balancer to size
+	ImagePullSecrets  []string             // of the namespaces of projects
 	SnapshotWALDir    string
 	MaxDeletePercent  int
 	DNS               DNSSelector
@@ -40,6 +44,11 @@ type Config struct {
 	LeaderElection    bool
 	Namespace         string // of the Lease and of what the agent remembers; empty: starform-system
 	WakeOnDrift       bool
+}
+
+// rules returns the settings that decide about objects.
+func (c *Config) rules() Rules {
+	return Rules{DNS: c.DNS, PodSecurity: c.PodSecurity, Gateway: c.Gateway, ImagePullSecrets: c.ImagePullSecrets}
 }
 
 // DNSSelector selects the pods that answer DNS.
@@ -67,19 +76,27 @@ var regionPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 // The error joins a *VariableError for each that is missing or cannot be parsed.
 func ReadConfig(lookup func(string) string) (Config, error) {
 	r := reader{lookup: lookup}
+	c := r.config()
+	c.TokenFile = r.tokenFile("STARFORM_AUTH_TOKEN_FILE")
+	return c, errors.Join(r.errs...)
+}
+
+// config reads everything but the token.
+func (r *reader) config() Config {
 	c := Config{
 		StarbaseURL:       r.url("STARFORM_STARBASE_URL"),
 		ClusterID:         r.clusterID(),
 		Region:            r.region(),
-		TokenFile:         r.tokenFile("STARFORM_AUTH_TOKEN_FILE"),
-		TokenSecret:       r.namespacedName("STARFORM_AUTH_TOKEN_SECRET"),
+		TokenSecret:       r.namespacedName("STARFORM_AUTH_TOKEN_SECRET", ""),
 		ReconcileInterval: r.duration("STARFORM_RECONCILE_INTERVAL", 30*time.Second),
 		SnapshotInterval:  r.duration("STARFORM_SNAPSHOT_INTERVAL", time.Minute),
 		CapacityInterval:  r.duration("STARFORM_CAPACITY_INTERVAL", time.Minute),
 		HealthAddress:     r.address("STARFORM_METRICS_ADDR", ":8080"),
 		MetricsAddress:    r.address("STARFORM_METRICS_BIND_ADDRESS", ""),
 		SoftLimit:         r.integer("STARFORM_SOFT_LIMIT", 1000, 1, 1_000_000),
-		GatewayService:    r.namespacedName("STARFORM_GATEWAY_SERVICE"),
+		Gateway:           r.namespacedName("STARFORM_GATEWAY", gatewayNamespace+"/"+gatewayName),
+		GatewayService:    r.namespacedName("STARFORM_GATEWAY_SERVICE", ""),
+		ImagePullSecrets:  r.names("STARFORM_IMAGE_PULL_SECRETS"),
 		SnapshotWALDir:    r.folder("STARFORM_SNAPSHOT_WAL_DIR"),
 		MaxDeletePercent:  r.integer("STARFORM_MAX_DELETE_PERCENT", 10, 0, 100),
 		DNS:               r.dns("STARFORM_DNS_SELECTOR", "kube-system/k8s-app=kube-dns"),
@@ -90,7 +107,7 @@ func ReadConfig(lookup func(string) string) (Config, error) {
 	if program.SameAddress(c.HealthAddress, c.MetricsAddress) {
 		r.fail("STARFORM_METRICS_BIND_ADDRESS", program.OtherAddress)
 	}
-	return c, errors.Join(r.errs...)
+	return c
 }
 
 // reader parses variables and collects their errors.
@@ -205,8 +222,8 @@ func (r *reader) address(variable, standard string) string {
 	return v
 }
 
-func (r *reader) namespacedName(variable string) types.NamespacedName {
-	v := r.lookup(variable)
+func (r *reader) namespacedName(variable, standard string) types.NamespacedName {
+	v := cmp.Or(r.lookup(variable), standard)
 	if v == "" {
 		return types.NamespacedName{}
 	}
@@ -215,6 +232,21 @@ func (r *reader) namespacedName(variable string) types.NamespacedName {
 		r.fail(variable, "namespace/name")
 	}
 	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func (r *reader) names(variable string) []string {
+	v := r.lookup(variable)
+	if v == "" {
+		return nil
+	}
+	names := strings.Split(v, ",")
+	for n, name := range names {
+		if len(validation.IsDNS1123Subdomain(name)) > 0 || slices.Contains(names[:n], name) {
+			r.fail(variable, "names of Secrets with commas between them, each once, as in registry-a,registry-b")
+			return nil
+		}
+	}
+	return names
 }
 
 func (r *reader) dns(variable, standard string) DNSSelector {

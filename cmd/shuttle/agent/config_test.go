@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/isolation"
@@ -50,6 +51,7 @@ func TestTheSettingsOfTheClusterDecideAboutItsObjects(t *testing.T) {
 	t.Parallel()
 	env := environment(t)
 	env["STARFORM_POD_SECURITY"], env["STARFORM_DNS_SELECTOR"] = "baseline", "dns/app=dns"
+	env["STARFORM_GATEWAY"], env["STARFORM_IMAGE_PULL_SECRETS"] = "edge/public", "one,two"
 	c, err := shuttle.ReadConfig(func(name string) string { return env[name] })
 	require.NoError(t, err)
 	agent := shuttle.Agent{Config: c, Kubernetes: &rest.Config{Host: "http://127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler)}
@@ -57,7 +59,10 @@ func TestTheSettingsOfTheClusterDecideAboutItsObjects(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(
 		t,
-		shuttle.Rules{PodSecurity: isolation.Baseline, DNS: shuttle.DNSSelector{Namespace: "dns", Labels: map[string]string{"app": "dns"}}},
+		shuttle.Rules{
+			PodSecurity: isolation.Baseline, DNS: shuttle.DNSSelector{Namespace: "dns", Labels: map[string]string{"app": "dns"}},
+			Gateway: types.NamespacedName{Namespace: "edge", Name: "public"}, ImagePullSecrets: []string{"one", "two"},
+		},
 		got,
 	)
 }
@@ -86,6 +91,10 @@ func TestAWrongVariableIsNamedInOneLine(t *testing.T) {
 		{"STARFORM_SOFT_LIMIT", "0"},
 		{"STARFORM_SOFT_LIMIT", "many"},
 		{"STARFORM_GATEWAY_SERVICE", "gateway"},
+		{"STARFORM_GATEWAY", "gateway"},
+		{"STARFORM_IMAGE_PULL_SECRETS", "Registry"},
+		{"STARFORM_IMAGE_PULL_SECRETS", "one,"},
+		{"STARFORM_IMAGE_PULL_SECRETS", "one,two,one"},
 		{"STARFORM_AUTH_TOKEN_SECRET", "renewed"},
 		{"STARFORM_MAX_DELETE_PERCENT", "101"},
 		{"STARFORM_DNS_SELECTOR", "k8s-app=kube-dns"},

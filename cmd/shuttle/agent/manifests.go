@@ -6,10 +6,13 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
 )
 
-// Manifests are the objects that the agent itself needs in its cluster. All
-// fields but StateClaim and Authorities are required.
+// Manifests are the objects that the agent itself needs in its cluster. Image, StarbaseURL,
+// ClusterID and Region are required.
 type Manifests struct {
 	Image, StarbaseURL, ClusterID, Region string
+	// Settings returns the value of one of [InstalledSettings] by the name of its variable, "" if
+	// the agent is to have its default. Nil: it has all defaults.
+	Settings func(variable string) string
 	// StateClaim is the PersistentVolumeClaim that keeps billing records which were not
 	// sent. Empty: a volume that goes with the pod.
 	StateClaim string
@@ -25,35 +28,52 @@ const Namespace = "starform-system"
 // stream. The Secret with the token is the operator's to make. A field that the agent would
 // refuse is a *[VariableError]; the error joins them.
 func (m Manifests) YAML() (string, error) {
-	values := map[string]string{"STARFORM_STARBASE_URL": m.StarbaseURL, "STARFORM_CLUSTER_ID": m.ClusterID, "STARFORM_REGION": m.Region}
-	r := reader{lookup: func(variable string) string { return values[variable] }}
-	r.url("STARFORM_STARBASE_URL")
-	r.clusterID()
-	r.region()
-	if len(r.errs) > 0 {
-		return "", errors.Join(r.errs...)
-	}
 	const tokenDir, spoolDir = "/var/run/starform", "/var/lib/shuttle"
 	agent := installation.Agent{Name: "shuttle", Namespace: Namespace, TokenSecret: "shuttle-token", TokenDir: tokenDir}
+	env := []installation.Variable{
+		{Name: "STARFORM_STARBASE_URL", Value: m.StarbaseURL},
+		{Name: "STARFORM_CLUSTER_ID", Value: m.ClusterID},
+		{Name: "STARFORM_REGION", Value: m.Region},
+	}
+	for _, variable := range InstalledSettings() {
+		if m.Settings != nil && m.Settings(variable) != "" {
+			env = append(env, installation.Variable{Name: variable, Value: m.Settings(variable)})
+		}
+	}
+	values := map[string]string{}
+	for _, v := range env {
+		values[v.Name] = v.Value
+	}
+	r := reader{lookup: func(variable string) string { return values[variable] }}
+	if r.config(); len(r.errs) > 0 {
+		return "", errors.Join(r.errs...)
+	}
 	objects := agent.Base()
 	objects = append(objects, agent.ClusterRole(agent.Name, clusterRules()...)...)
 	objects = append(objects, agent.Role(agent.Name,
 		installation.Rule("coordination.k8s.io", []any{"leases"}, []any{"get", "create", "update", "watch"}))...)
 	objects = append(objects, agent.Deployment(installation.Workload{
 		Image: m.Image,
-		Env: []installation.Variable{
-			{Name: "STARFORM_STARBASE_URL", Value: m.StarbaseURL},
-			{Name: "STARFORM_CLUSTER_ID", Value: m.ClusterID},
-			{Name: "STARFORM_REGION", Value: m.Region},
-			{Name: "STARFORM_AUTH_TOKEN_FILE", Value: tokenDir + "/token"},
-			{Name: "STARFORM_AUTH_TOKEN_SECRET", Value: Namespace + "/" + agent.TokenSecret + "-renewed"},
-			{Name: "STARFORM_SNAPSHOT_WAL_DIR", Value: spoolDir + "/snapshots"},
-		},
+		Env: append(env,
+			installation.Variable{Name: "STARFORM_AUTH_TOKEN_FILE", Value: tokenDir + "/token"},
+			installation.Variable{Name: "STARFORM_AUTH_TOKEN_SECRET", Value: Namespace + "/" + agent.TokenSecret + "-renewed"},
+			installation.Variable{Name: "STARFORM_SNAPSHOT_WAL_DIR", Value: spoolDir + "/snapshots"},
+		),
 		Port: 8080, PortName: "metrics", MemoryLimit: "256Mi",
 		State:       installation.State{Dir: spoolDir, Size: "320Mi", Claim: m.StateClaim}, // the spool has 256 MiB
 		Authorities: m.Authorities,
 	}))
 	return agent.YAML(nil, objects...)
+}
+
+// InstalledSettings are the variables of the agent that an installation may set. The others are
+// where its files are and what it listens on, which the manifests decide.
+func InstalledSettings() []string {
+	return []string{
+		"STARFORM_RECONCILE_INTERVAL", "STARFORM_SNAPSHOT_INTERVAL", "STARFORM_CAPACITY_INTERVAL", "STARFORM_WAKE_ON_DRIFT",
+		"STARFORM_POD_SECURITY", "STARFORM_MAX_DELETE_PERCENT", "STARFORM_DNS_SELECTOR", "STARFORM_GATEWAY", "STARFORM_GATEWAY_SERVICE",
+		"STARFORM_IMAGE_PULL_SECRETS", "STARFORM_SOFT_LIMIT",
+	}
 }
 
 // clusterRules are what the agent does: read and write the kinds that it

@@ -36,7 +36,7 @@ const (
 	ownerDomain = "starform.io"
 )
 
-// The one shared Gateway that every route attaches to.
+// The shared Gateway that every route attaches to, unless a setting names another.
 const (
 	gatewayNamespace = "starform-gateway"
 	gatewayName      = "starform-gateway"

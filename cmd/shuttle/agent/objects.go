@@ -39,8 +39,17 @@ func namespace(p *starbase.Project, loosest isolation.Level) *unstructured.Unstr
 	return newObject("v1", "Namespace", "", p.Namespace, labels, object{})
 }
 
-func serviceAccount(p *starbase.Project) *unstructured.Unstructured {
-	return newObject("v1", "ServiceAccount", p.Namespace, serviceAccountName, projectLabels(p), object{"automountServiceAccountToken": false})
+// serviceAccount is what the pods of a project run as. They pull images with the named Secrets.
+func serviceAccount(p *starbase.Project, pullSecrets []string) *unstructured.Unstructured {
+	rest := object{"automountServiceAccountToken": false}
+	if len(pullSecrets) > 0 {
+		references := make([]any, len(pullSecrets))
+		for n, name := range pullSecrets {
+			references[n] = object{"name": name}
+		}
+		rest["imagePullSecrets"] = references
+	}
+	return newObject("v1", "ServiceAccount", p.Namespace, serviceAccountName, projectLabels(p), rest)
 }
 
 // tenantRole lets the workloads of a project read its ConfigMaps.

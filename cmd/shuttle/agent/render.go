@@ -78,6 +78,11 @@ type Rules struct {
 	// PodSecurity is the loosest level that a service may ask for, and what namespaces
 	// enforce. Empty: restricted.
 	PodSecurity isolation.Level
+	// Gateway is what routes attach to. Zero: starform-gateway/starform-gateway.
+	Gateway types.NamespacedName
+	// ImagePullSecrets are names of Secrets in the namespaces of the projects, which others put
+	// there, that images are pulled with.
+	ImagePullSecrets []string
 }
 
 // Render turns a desired state of a cluster into objects. It is pure: one state
@@ -85,6 +90,7 @@ type Rules struct {
 // project, rejects that one and touches no other.
 func Render(state *starbase.DesiredState, cluster string, rules Rules) Rendered {
 	rules.PodSecurity = cmp.Or(rules.PodSecurity, isolation.Restricted)
+	rules.Gateway = cmp.Or(rules.Gateway, types.NamespacedName{Namespace: gatewayNamespace, Name: gatewayName})
 	r := renderer{
 		state: state, cluster: cluster, rules: rules,
 		projects: map[string]*starbase.Project{}, refused: map[string]string{},
@@ -302,7 +308,7 @@ func (r *renderer) add(objects ...*unstructured.Unstructured) {
 }
 
 func (r *renderer) project(p *starbase.Project) {
-	r.add(namespace(p, r.rules.PodSecurity), serviceAccount(p))
+	r.add(namespace(p, r.rules.PodSecurity), serviceAccount(p, r.rules.ImagePullSecrets))
 	r.add(tenantRole(p)...)
 	if len(p.Quota) > 0 {
 		r.add(resourceQuota(p))
@@ -322,7 +328,7 @@ func (r *renderer) service(p *starbase.Project, s *starbase.Service) {
 		r.add(autoscaler(p, s))
 	}
 	if s.Hostname != "" {
-		r.add(httpRoute(p, s))
+		r.add(httpRoute(p, s, r.rules.Gateway))
 	}
 }
 

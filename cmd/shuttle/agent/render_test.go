@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
@@ -86,6 +87,33 @@ func TestAServiceWithEverythingIsRenderedAsTheContractSays(t *testing.T) {
 
 	_, err = apply.NewSet(shuttle.Owner(clusterID), rendered.Objects, apply.SetOptions{})
 	require.NoError(t, err)
+}
+
+func TestAClusterHasAGatewayAndPullSecretsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	routed := service(1, 2, "production", "api")
+	routed.Hostname = "api.example.com"
+	body := state(t, 1, []starbase.Project{project(1, "shop")}, routed)
+	of := func(rules shuttle.Rules, kind string, fields ...string) any {
+		rendered := shuttle.Render(body, clusterID, rules)
+		require.Empty(t, rendered.Rejected)
+		for _, o := range rendered.Objects {
+			if o.GetKind() == kind {
+				value, _, err := unstructured.NestedFieldNoCopy(o.Object, fields...)
+				require.NoError(t, err)
+				return value
+			}
+		}
+		t.Fatalf("there is no %s", kind)
+		return nil
+	}
+	edge := shuttle.Rules{Gateway: types.NamespacedName{Namespace: "edge", Name: "public"}, ImagePullSecrets: []string{"one", "two"}}
+	require.Equal(t, []any{map[string]any{"namespace": "edge", "name": "public"}}, of(edge, "HTTPRoute", "spec", "parentRefs"))
+	require.Equal(t, []any{map[string]any{"name": "one"}, map[string]any{"name": "two"}}, of(edge, "ServiceAccount", "imagePullSecrets"))
+	standard := []any{map[string]any{"namespace": "starform-gateway", "name": "starform-gateway"}}
+	require.Equal(t, standard, of(shuttle.Rules{}, "HTTPRoute", "spec", "parentRefs"))
+	require.Nil(t, of(shuttle.Rules{}, "ServiceAccount", "imagePullSecrets"))
+	require.Equal(t, of(shuttle.Rules{}, "Deployment", "spec"), of(edge, "Deployment", "spec"), "a setting restarts no pod")
 }
 
 // TestAPodKeepsTheLevelThatItsServiceStatesWithinThatOfTheCluster looks at all that a level

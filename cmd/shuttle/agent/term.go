@@ -89,7 +89,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	}
 
 	pull := &puller{
-		client: client, owner: owner, cluster: a.Config.ClusterID, rules: Rules{DNS: a.Config.DNS, PodSecurity: a.Config.PodSecurity},
+		client: client, owner: owner, cluster: a.Config.ClusterID, rules: a.Config.rules(),
 		desired: state, newest: &newest{memory: generation}, metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger,
 	}
 	pullLoop := a.loop("pull", pull)

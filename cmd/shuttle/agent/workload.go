@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
@@ -250,10 +251,10 @@ func autoscaler(p *starbase.Project, s *starbase.Service) *unstructured.Unstruct
 	return o
 }
 
-func httpRoute(p *starbase.Project, s *starbase.Service) *unstructured.Unstructured {
+func httpRoute(p *starbase.Project, s *starbase.Service, gateway types.NamespacedName) *unstructured.Unstructured {
 	return newServiceObject("gateway.networking.k8s.io/v1", "HTTPRoute", routeName(s), p, s, object{
 		"spec": object{
-			"parentRefs": []any{object{"namespace": gatewayNamespace, "name": gatewayName}},
+			"parentRefs": []any{object{"namespace": gateway.Namespace, "name": gateway.Name}},
 			"hostnames":  []any{s.Hostname},
 			"rules":      []any{object{"backendRefs": []any{object{"name": workloadName(s), "port": routedPort(s)}}}},
 		},

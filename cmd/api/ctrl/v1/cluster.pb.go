@@ -39,7 +39,7 @@ type HeartbeatRequest struct {
 	// one than the last that was given is FailedPrecondition with the reason
 	// superseded: another agent has started, claim with yield. A later one has the
 	// reason stale-epoch, since the database was restored: claim again. 0: the agent
-	// does not report its position.
+	// does not report its position, and sets no sequence.
 	AgentEpoch uint64 `protobuf:"varint,10,opt,name=agent_epoch,json=agentEpoch,proto3" json:"agent_epoch,omitempty"`
 	// Rises with everything this start of the agent reports.
 	Sequence uint64 `protobuf:"varint,11,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -298,7 +298,9 @@ func (x *HeldUnit) GetReason() string {
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Opt-in extension: the epoch that was claimed, greater than every one that the
-	// region had before. 0: none was claimed.
+	// region had before. 0: none was claimed; to an
+	// agent that did claim, the answer of a control plane without epochs, or a cut one: it
+	// claims with its next heartbeat again.
 	AgentEpoch uint64 `protobuf:"varint,10,opt,name=agent_epoch,json=agentEpoch,proto3" json:"agent_epoch,omitempty"`
 	// The digest of held deletions that a person has approved: the agent carries out
 	// exactly these. Empty, or the digest of another set: no effect.

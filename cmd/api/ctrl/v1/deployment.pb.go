@@ -795,7 +795,8 @@ type ReportDeploymentStatusRequest struct {
 	//	*ReportDeploymentStatusRequest_Delete_
 	Change isReportDeploymentStatusRequest_Change `protobuf_oneof:"change"`
 	// Which start of the agent this is; a later one has a greater number. 0: unset,
-	// and reports are not put in order.
+	// and reports are not put in order; a sequence without it is FailedPrecondition
+	// with the reason stale-epoch, once the region has an epoch.
 	AgentEpoch uint64 `protobuf:"varint,10,opt,name=agent_epoch,json=agentEpoch,proto3" json:"agent_epoch,omitempty"`
 	// Number of the report within agent_epoch. A lower one than the stored is
 	// ignored.

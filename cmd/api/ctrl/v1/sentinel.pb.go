@@ -545,7 +545,8 @@ type ReportSentinelStatusRequest struct {
 	// The state of the sentinel.
 	Health Health `protobuf:"varint,3,opt,name=health,proto3,enum=ctrl.v1.Health" json:"health,omitempty"`
 	// Which start of the agent this is; a later one has a greater number. 0: unset,
-	// and reports are not put in order.
+	// and reports are not put in order; a sequence without it is FailedPrecondition
+	// with the reason stale-epoch, once the region has an epoch.
 	AgentEpoch uint64 `protobuf:"varint,10,opt,name=agent_epoch,json=agentEpoch,proto3" json:"agent_epoch,omitempty"`
 	// Number of the report within agent_epoch. A lower one than the stored is
 	// ignored.

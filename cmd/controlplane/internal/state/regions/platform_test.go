@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"testing"
 	"time"
 
@@ -207,6 +209,34 @@ func TestAPlaceThatWasAnothersIsTakenWithReplaceAlone(t *testing.T) {
 		require.ErrorIs(w.t, put(eu, "gcp", false), regions.ErrNameTaken)
 		require.NoError(w.t, put(eu, "gcp", true))
 		require.NoError(w.t, shared("gcp"))
+	})
+}
+
+// TestRegionsOfOneNameAreListedInParts follows the next of each part, which has the platform for all
+// regions of a name but the first.
+func TestRegionsOfOneNameAreListedInParts(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.alsoOnGCP()
+		api := w.admin()
+		var ids []string
+		for query := "?limit=1"; query != ""; {
+			r := httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, "/api/v1/admin/regions"+query, http.NoBody)
+			answer := httptest.NewRecorder()
+			api.ServeHTTP(answer, r)
+			require.Equal(w.t, http.StatusOK, answer.Code, "%s: %s", query, answer.Body)
+			var part struct {
+				Regions []regions.Region
+				Next    string
+			}
+			require.NoError(w.t, json.Unmarshal(answer.Body.Bytes(), &part))
+			require.Len(w.t, part.Regions, 1)
+			ids, query = append(ids, part.Regions[0].ID), ""
+			if part.Next != "" {
+				query = "?limit=1&after=" + url.QueryEscape(part.Next)
+			}
+		}
+		require.Equal(w.t, []string{eu, gcp, us}, ids)
 	})
 }
 

@@ -108,6 +108,8 @@ func TestAnAgentThatIsSupersededYieldsUntilTheOtherIsSilent(t *testing.T) {
 	require.Zero(t, superseded())
 	require.True(t, asked(), "the other may have reported something else")
 	require.Len(t, log.all(), 2, "one line for the begin, one for the end")
+	require.Contains(t, log.all()[0], "agent_epoch=1", "the one that it had")
+	require.Contains(t, log.all()[1], "agent_epoch=3")
 
 	// A restored database is another matter.
 	control.err = refusal("stale-epoch")
@@ -117,6 +119,7 @@ func TestAnAgentThatIsSupersededYieldsUntilTheOtherIsSilent(t *testing.T) {
 	require.NoError(t, reports.Heartbeat(t.Context()))
 	require.True(t, control.last.GetClaim())
 	require.False(t, control.last.GetYield())
+	require.True(t, asked(), "it may have given the same number, and lack the report")
 }
 
 func TestAnAnswerWithoutAnEpochEndsNoClaim(t *testing.T) {

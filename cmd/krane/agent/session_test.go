@@ -184,6 +184,7 @@ func TestAllIsReportedAgainAfterASilenceOfThreeHeartbeats(t *testing.T) {
 		collections := []string{"deployments", "sentinels"}
 		require.NoError(t, reports.Heartbeat(t.Context()))
 		for _, collection := range collections {
+			reports.Want(statesync.Key{Collection: collection, ID: "a"}, 1)
 			require.True(t, asked(collection))
 		}
 		time.Sleep(3 * interval)

@@ -79,7 +79,9 @@ func TestOneNameOnTwoPlatforms(t *testing.T) {
 		} {
 			require.Equal(w.t, c.want, w.ask(c.token, c.platform), "%+v", c)
 		}
-		_, err := w.client("Bearer "+bearer, "us-1").Heartbeat(w.t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+		_, _, err := w.store.PutRegion(w.t.Context(), regions.Region{ID: "reg_longer", Name: "us-1.east", Platform: "gcp"}, false)
+		require.NoError(w.t, err)
+		_, err = w.client("Bearer "+bearer, "us-1").Heartbeat(w.t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
 		require.NoError(w.t, err, "a name of one platform needs none")
 
 		var items struct {
@@ -110,7 +112,7 @@ func TestOneNameOnTwoPlatforms(t *testing.T) {
 			}
 			listed, after = append(listed, part[0].Scope), part[0].Scope
 		}
-		require.Equal(w.t, []string{"eu-1", "eu-1@gcp", "us-1"}, listed)
+		require.Equal(w.t, []string{"eu-1", "eu-1@gcp", "us-1", "us-1.east"}, listed)
 
 		r := &regions.Reconciler{Store: w.store, Settle: time.Millisecond, Registerer: prometheus.NewRegistry()}
 		require.NoError(w.t, r.Register())
@@ -149,6 +151,8 @@ func TestANameOfTwoPlatformsIsRegistered(t *testing.T) {
 		w.remove(eu)
 		require.ErrorIs(w.t, put("reg_new", "aws", false), regions.ErrNameTaken)
 		require.Equal(w.t, "gcp:1", w.ask(w.tokens[gcp], ""))
+		require.Equal(w.t, "invalid_argument", w.ask(bearer, ""), "its agent may still send the name alone")
+		require.ErrorIs(w.t, put(gcp, "aws", false), regions.ErrNameTaken, "its agent may still send its platform")
 		token, created, err := w.store.PutRegion(ctx, regions.Region{ID: "reg_new", Name: "eu-1", Platform: "aws"}, true)
 		require.NoError(w.t, err)
 		require.True(w.t, created)
@@ -165,6 +169,28 @@ func TestANameOfTwoPlatformsIsRegistered(t *testing.T) {
 		require.ErrorIs(w.t, put("reg_other", "gcp", false), regions.ErrNameTaken)
 		require.NoError(w.t, put(gcp, "gcp", false))
 		view, err := w.store.Region(ctx, gcp)
+		require.NoError(w.t, err)
+		require.Equal(w.t, "eu-1@gcp", view.Scope)
+	})
+}
+
+// TestALogStaysItsRegionsWhenAnotherLeavesThePlace has a region with the log of the name, which
+// leaves the platform where a removed one has its own.
+func TestALogStaysItsRegionsWhenAnotherLeavesThePlace(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.alsoOnGCP()
+		put := func(id, platform string, replace bool) {
+			token, _, err := w.store.PutRegion(w.t.Context(), regions.Region{ID: id, Name: "eu-1", Platform: platform}, replace)
+			require.NoError(w.t, err)
+			w.tokens[id] = token
+		}
+		w.remove(gcp)
+		w.remove(eu)
+		put("reg_new", "gcp", true)
+		put("reg_new", "azure", false)
+		put(gcp, "gcp", false)
+		view, err := w.store.Region(w.t.Context(), gcp)
 		require.NoError(w.t, err)
 		require.Equal(w.t, "eu-1@gcp", view.Scope)
 	})

@@ -15,6 +15,7 @@ import (
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
@@ -147,6 +148,8 @@ func TestANameOfTwoPlatformsIsRegistered(t *testing.T) {
 		require.ErrorIs(w.t, put("reg_new", "gcp", true), regions.ErrRegistered, "its log is still the one of gcp")
 		require.NoError(w.t, put(gcp, "gcp", false))
 
+		require.Contains(w.t, w.items(), "deployments/d_1")
+
 		// The first goes. Its name stays its own: what gets it has to say so, and is empty.
 		w.remove(eu)
 		require.ErrorIs(w.t, put("reg_new", "aws", false), regions.ErrNameTaken)
@@ -161,8 +164,13 @@ func TestANameOfTwoPlatformsIsRegistered(t *testing.T) {
 			require.NoError(w.t, err)
 			require.Len(w.t, resources, map[string]int{gcp: 1}[id])
 		}
-		_, err = w.client("Bearer "+token, "eu-1").Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+		agent := w.client("Bearer "+token, "eu-1")
+		_, err = agent.Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
 		require.NoError(w.t, err)
+		_, err = agent.Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{AgentEpoch: 7, Sequence: 1}))
+		require.Equal(w.t, "superseded", reason(err), "it was given for the region of before")
+		require.Equal(w.t, "replace", w.lastVerb("reg_new"))
+		require.NotContains(w.t, w.items(), "deployments/d_1", "it inherits nothing")
 
 		// The second goes, and comes back under its id: the log that is left is its own.
 		w.remove(gcp)
@@ -233,8 +241,10 @@ func TestAPlaceThatWasAnothersIsTakenWithReplaceAlone(t *testing.T) {
 		require.ErrorIs(w.t, shared(""), regions.ErrAmbiguous, "its log is left")
 		require.NoError(w.t, shared("azure"))
 		require.ErrorIs(w.t, put(eu, "gcp", false), regions.ErrNameTaken)
+		require.Equal(w.t, "put", w.lastVerb(eu), "it was refused")
 		require.NoError(w.t, put(eu, "gcp", true))
 		require.NoError(w.t, shared("gcp"))
+		require.Equal(w.t, "replace", w.lastVerb(eu))
 	})
 }
 
@@ -264,6 +274,15 @@ func TestRegionsOfOneNameAreListedInParts(t *testing.T) {
 		}
 		require.Equal(w.t, []string{eu, gcp, us}, ids)
 	})
+}
+
+// lastVerb returns what was done last to a region.
+func (w *world) lastVerb(id string) string {
+	w.t.Helper()
+	entries, _, err := (&audit.Log{Database: w.database}).List(w.t.Context(), audit.Filter{Kind: audit.KindRegion, Name: id}, 1)
+	require.NoError(w.t, err)
+	require.Len(w.t, entries, 1)
+	return entries[0].Verb
 }
 
 func (w *world) remove(id string) {

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,6 +120,10 @@ func TestAnIDTokenIsAnAdministratorByGroups(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, status, "%v", groups)
 		require.Contains(t, text, "no_role: alice has signed in, and has no right here: none of the")
 		require.Contains(t, text, "is listed in --oidc-groups-file")
+	}
+	for others, want := range map[int]int{999: 0, 1000: http.StatusForbidden} {
+		status, text := w.refused(w.issuer.Token(issuertest.Claims{"groups": append(slices.Repeat([]string{"g"}, others), "admins")}))
+		require.Equal(t, want, status, "a thousand are looked at: %s", text)
 	}
 	for _, name := range []any{nil, "", "  ", 7} {
 		status, text := w.refused(w.issuer.Token(issuertest.Claims{"preferred_username": name}))

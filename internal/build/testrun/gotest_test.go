@@ -207,7 +207,7 @@ func TestARunOfGoTestIsReported(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":         "module example.com/it\n\ngo 1.24\n",
-		"a/a_test.go":    "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) { t.Run(\"b\", func(t *testing.T) { t.Error(\"not so\") }) }\n",
+		"a/a_test.go":    "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) { t.Run(\"b\", func(t *testing.T) { t.Fail() }) }\n",
 		"none/none.go":   "package none\n",
 		"late/a_test.go": "package late\n\nimport \"testing\"\n\nfunc TestMain(*testing.M) { println(\"" + untimely + "\") }\n",
 	} {

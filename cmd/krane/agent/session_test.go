@@ -108,15 +108,20 @@ func TestAnAgentThatIsSupersededYieldsUntilTheOtherIsSilent(t *testing.T) {
 	require.Zero(t, superseded())
 	require.True(t, asked(), "the other may have reported something else")
 	require.Len(t, log.all(), 2, "one line for the begin, one for the end")
+	require.Contains(t, log.all()[0], "agent_epoch=1", "the one that it had")
+	require.Contains(t, log.all()[1], "agent_epoch=3")
 
 	// A restored database is another matter.
 	control.err = refusal("stale-epoch")
 	require.Error(t, reports.Heartbeat(t.Context()))
 	require.Equal(t, 1, reports.Renewed)
+	require.Error(t, reports.Heartbeat(t.Context()))
+	require.Equal(t, 1, reports.Renewed, "a claim that is refused, too, waits for the next one")
 	control.err = nil
 	require.NoError(t, reports.Heartbeat(t.Context()))
 	require.True(t, control.last.GetClaim())
 	require.False(t, control.last.GetYield())
+	require.True(t, asked(), "it may have given the same number, and lack the report")
 }
 
 func TestAnAnswerWithoutAnEpochEndsNoClaim(t *testing.T) {
@@ -138,6 +143,7 @@ func TestAnAnswerWithoutAnEpochEndsNoClaim(t *testing.T) {
 	for i := range 3 {
 		require.NoError(t, reports.Heartbeat(t.Context()))
 		require.True(t, control.last.GetClaim(), "it asks again")
+		require.False(t, control.last.GetYield(), "no other agent is known of")
 		require.Equal(t, i == 0, asked(), "a control plane without epochs gets each report once")
 	}
 	control.epoch = 4
@@ -148,6 +154,54 @@ func TestAnAnswerWithoutAnEpochEndsNoClaim(t *testing.T) {
 	require.False(t, control.last.GetClaim())
 	require.Equal(t, uint64(4), control.last.GetAgentEpoch())
 	require.False(t, asked())
+}
+
+// beats is a client without a network.
+type beats struct {
+	ctrlv1connect.ClusterServiceClient
+
+	to *epochs
+}
+
+func (b beats) Heartbeat(
+	ctx context.Context,
+	r *connect.Request[ctrlv1.HeartbeatRequest],
+) (*connect.Response[ctrlv1.HeartbeatResponse], error) {
+	return b.to.Heartbeat(ctx, r)
+}
+
+func TestAllIsReportedAgainAfterASilenceOfThreeHeartbeats(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const interval = time.Hour // of the heartbeats
+		control := &epochs{epoch: 1}
+		reports := agent.NewReports(beats{to: control}, slog.New(slog.DiscardHandler), 1000*interval)
+		asked := func(collection string) bool {
+			asked, err := reports.Send(t.Context(), statesync.Key{Collection: collection, ID: "a"}, "runs", nil)
+			require.NoError(t, err)
+			return asked
+		}
+		collections := []string{"deployments", "sentinels"}
+		require.NoError(t, reports.Heartbeat(t.Context()))
+		for _, collection := range collections {
+			reports.Want(statesync.Key{Collection: collection, ID: "a"}, 1)
+			require.True(t, asked(collection))
+		}
+		time.Sleep(3 * interval)
+		require.NoError(t, reports.Heartbeat(t.Context()))
+		for _, collection := range collections {
+			require.False(t, asked(collection), "it was not silent for longer")
+		}
+		time.Sleep(2 * interval)
+		control.err = connect.NewError(connect.CodeUnavailable, errors.New("away"))
+		require.Error(t, reports.Heartbeat(t.Context()))
+		time.Sleep(interval + 1)
+		control.err = nil
+		require.NoError(t, reports.Heartbeat(t.Context()))
+		for _, collection := range collections {
+			require.True(t, asked(collection), "the reports of the region may be void")
+		}
+	})
 }
 
 func TestAReportOfAnUnknownKeyIsRepeatedMoreAndMoreSeldom(t *testing.T) {

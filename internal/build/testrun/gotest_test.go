@@ -57,6 +57,10 @@ func TestAPackageThatEndsWithoutATestToBlameFails(t *testing.T) {
 {"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Test":"TestA","Output":"panic: oh\n"}
 {"Action":"fail","Package":"p","Elapsed":1}`, "TestA", "panic: oh"},
+		"a race": {`
+{"Action":"output","Package":"p","Test":"TestA","Output":"WARNING: DATA RACE\n"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"it goes on\n"}
+{"Action":"fail","Package":"p","Elapsed":1}`, "TestA", "WARNING: DATA RACE"},
 		"an exit": {`
 {"Action":"output","Package":"p","Output":"exit status 3\n"}
 {"Action":"fail","Package":"p","Elapsed":1}`, "", "exit status 3"},
@@ -69,6 +73,22 @@ func TestAPackageThatEndsWithoutATestToBlameFails(t *testing.T) {
 			require.Equal(t, []string{c.says}, b.failed[0].essence())
 		})
 	}
+}
+
+func TestNoFailureHidesAnother(t *testing.T) {
+	t.Parallel()
+	b, _ := collect(t, `
+{"Action":"fail","Package":"p","Test":"TestAB","Elapsed":1}
+{"Action":"fail","Package":"p","Test":"TestA","Elapsed":1}
+{"Action":"fail","Package":"p","Elapsed":2}
+{"Action":"output","Package":"q","Output":"exit status 3\n"}
+{"Action":"fail","Package":"q","Elapsed":1}
+`)
+	var failed []string
+	for _, f := range b.failed {
+		failed = append(failed, f.pkg+" "+f.test)
+	}
+	require.Equal(t, []string{".p TestAB", ".p TestA", ".q "}, failed)
 }
 
 func TestASkipIsCountedByItsReason(t *testing.T) {
@@ -84,6 +104,7 @@ go: downloading something
 `)
 	require.Equal(t, map[string]int{"PostgreSQL is not installed: apt-get install it": 1, "no reason given": 1}, b.skipped)
 	require.Equal(t, 1, b.done)
+	require.Empty(t, b.tests, "what was skipped took no time")
 }
 
 func TestTheEssenceIsTwentyLinesFromTheFirstThatBlames(t *testing.T) {
@@ -177,6 +198,54 @@ func TestTheSummaryEndsWithWhatFailedAndHowToRunItAlone(t *testing.T) {
 	require.Regexp(t, `figure test_quick_minutes \S+ min`, text)
 	require.Contains(t, text, "--- FAIL: ./apply TestA (1.0 s)\nnot so\nalone: go test -run TestA ./apply\n\n1 failed; all that was printed: ")
 	require.True(t, r.failed())
+}
+
+// TestARunOfGoTestIsReported runs go test on packages that fail, have no tests, or begin too late, and
+// has it not run at all.
+func TestARunOfGoTestIsReported(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":         "module example.com/it\n\ngo 1.24\n",
+		"a/a_test.go":    "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) { t.Run(\"b\", func(t *testing.T) { t.Fail() }) }\n",
+		"none/none.go":   "package none\n",
+		"late/a_test.go": "package late\n\nimport \"testing\"\n\nfunc TestMain(*testing.M) { println(\"" + untimely + "\") }\n",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
+	}
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, log.Close()) })
+	var out bytes.Buffer
+	r := &runner{out: &out, log: log, root: root, variables: []string{"GOWORK=off", "GOFLAGS="}}
+	r.test(t.Context(), step{name: "all", flags: []string{"-short", "-run=Test"}, packages: []string{"./a", "./none", "./late"}})
+	require.Len(t, r.batches, 1)
+	failed := r.batches[0].failed
+	require.Len(t, failed, 1, out.String())
+	require.Equal(t, "TestA/b", failed[0].test)
+	require.Equal(t, "go test -short -v -run '^TestA$/^b$' example.com/it/a", failed[0].command)
+	require.Equal(t, []string{"all .example.com/it/late"}, r.untimely)
+	require.NotContains(t, out.String(), "it/none", "it has no tests")
+
+	r.test(t.Context(), step{name: "wrong", env: []string{"GOFLAGS=-no-such-flag"}, packages: []string{"./a"}})
+	require.Len(t, r.batches, 2)
+	failed = r.batches[1].failed
+	require.Len(t, failed, 1, "no event says so")
+	require.Contains(t, failed[0].output[0], "no-such-flag")
+	require.Equal(t, "GOFLAGS=-no-such-flag go test ./a", failed[0].command)
+}
+
+func TestLogsAreKeptForADay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, age := range map[string]time.Duration{"kept": 23 * time.Hour, "old": 25 * time.Hour} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		require.NoError(t, os.Chtimes(filepath.Join(dir, name), time.Time{}, time.Now().Add(-age)))
+	}
+	require.NoError(t, forget(dir))
+	require.FileExists(t, filepath.Join(dir, "kept"))
+	require.NoFileExists(t, filepath.Join(dir, "old"))
 }
 
 func TestAMachineThatCannotRunTheTestsSaysWhatToDo(t *testing.T) {

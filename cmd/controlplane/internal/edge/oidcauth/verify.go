@@ -266,9 +266,10 @@ func (p *People) verify(ctx context.Context, token, nonce string) (tokens.Admin,
 
 // why returns why a token was refused. What it says of the token was not proven.
 func (p *People) why(token string) error {
-	parts := strings.Split(token, ".")
+	_, rest, _ := strings.Cut(token, ".") // that of a browser's sign-in may have any form
+	payload, _, _ := strings.Cut(rest, ".")
 	var of claims
-	if text, err := base64.RawURLEncoding.DecodeString(parts[1]); err != nil || json.Unmarshal(text, &of) != nil {
+	if text, err := base64.RawURLEncoding.DecodeString(payload); err != nil || json.Unmarshal(text, &of) != nil {
 		return &refusal{"the ID token cannot be read"}
 	}
 	if of.Issuer != p.config.Issuer {

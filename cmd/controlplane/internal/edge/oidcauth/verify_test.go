@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +121,10 @@ func TestAnIDTokenIsAnAdministratorByGroups(t *testing.T) {
 		require.Contains(t, text, "no_role: alice has signed in, and has no right here: none of the")
 		require.Contains(t, text, "is listed in --oidc-groups-file")
 	}
+	for others, want := range map[int]int{999: 0, 1000: http.StatusForbidden} {
+		status, text := w.refused(w.issuer.Token(issuertest.Claims{"groups": append(slices.Repeat([]string{"g"}, others), "admins")}))
+		require.Equal(t, want, status, "a thousand are looked at: %s", text)
+	}
 	for _, name := range []any{nil, "", "  ", 7} {
 		status, text := w.refused(w.issuer.Token(issuertest.Claims{"preferred_username": name}))
 		require.Equal(t, http.StatusForbidden, status)
@@ -158,7 +163,7 @@ func TestATokenThatIsWrongIsRefused(t *testing.T) {
 		text := strings.TrimSuffix(strings.TrimSpace(w.issuer.Claims(nil)), "}") + "," + claim + "}"
 		return oidctest.SignIDToken(key, id, "ES256", text)
 	}
-	ahead, past := time.Now().Add(10*time.Minute).Unix(), time.Now().Add(-time.Second).Unix()
+	ahead, past := time.Now().Add(3*time.Minute).Unix(), time.Now().Add(-time.Second).Unix()
 	const signature = "the signature of the ID token is not valid"
 	for what, test := range map[string]struct {
 		token, want string
@@ -209,8 +214,10 @@ func TestATokenThatIsWrongIsRefused(t *testing.T) {
 		require.Contains(t, text, test.want, what)
 		require.False(t, w.people.Valid(t.Context(), tokens.Only(adminToken), test.token), what)
 	}
-	_, refused := w.ask(w.issuer.Token(claims{"nbf": time.Now().Add(30 * time.Second).Unix()}))
-	require.Nil(t, refused, "clocks differ a little")
+	for _, claim := range []string{"nbf", "iat"} {
+		_, refused := w.ask(w.issuer.Token(claims{claim: time.Now().Add(30 * time.Second).Unix()}))
+		require.Nil(t, refused, "clocks differ a little")
+	}
 	require.True(t, w.people.Valid(t.Context(), tokens.Only(adminToken), adminToken))
 }
 
@@ -284,6 +291,16 @@ func TestAnIssuerThatIsAwayStopsNoOtherSignIn(t *testing.T) {
 	w.people.Age()
 	_, refused = w.ask(w.issuer.Token(nil))
 	require.Nil(t, refused, "what was fetched is used on")
+
+	withdrawn := w.issuer.Token(nil)
+	w.issuer.SetAway(false)
+	w.issuer.Rotate()
+	_, refused = w.ask(withdrawn)
+	require.Nil(t, refused, "it was asked a moment ago")
+	w.people.Age()
+	status, text = w.refused(withdrawn)
+	require.Equal(t, http.StatusUnauthorized, status)
+	require.Contains(t, text, "the signature of the ID token is not valid", "its key is there no more")
 }
 
 // TestAConfigurationThatIsWrongIsRefused has answers of an issuer that it gives in no other test.
@@ -339,4 +356,11 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	require.False(t, (*oidcauth.People)(nil).OnPage())
 	_, err := (*oidcauth.People)(nil).Admin(tokens.Person{Subject: "1"}, "alice")
 	require.Error(t, err)
+	w := newWorld(t)
+	person := tokens.Person{Issuer: w.issuer.URL, Subject: "1", Groups: []string{"admins"}}
+	_, err = w.people.Admin(person, "alice")
+	require.NoError(t, err)
+	person.Issuer += "/another"
+	_, err = w.people.Admin(person, "alice")
+	require.ErrorContains(t, err, "has no right here", "groups of another issuer are others")
 }

@@ -55,6 +55,11 @@ role=reader CN=On Call,OU=shop
 		require.Equal(t, "oidc/alice", admin.Actor())
 		require.Len(t, admin.Fingerprint(), 8)
 	}
+	keys := map[string]bool{}
+	for _, person := range []tokens.Person{{Issuer: "i", Subject: "s"}, {Issuer: "j", Subject: "s"}, {Issuer: "i", Subject: "t"}} {
+		keys[person.Key()] = true
+	}
+	require.Len(t, keys, 3, "two issuers may give one subject")
 	for _, groups := range [][]string{nil, {""}, {"Admins"}, {"shop"}, {"role=reader everybody"}} {
 		_, ok := f.Admin(tokens.Person{Subject: "s", Groups: groups}, "alice")
 		require.False(t, ok, groups)

@@ -235,6 +235,56 @@ func TestARouteReadsItsPathItsQueryAndItsBody(t *testing.T) {
 	}
 }
 
+func TestAListIsReadInPartsUntilItsEnd(t *testing.T) {
+	t.Parallel()
+	all := []string{"a", "b", "us-1@gcp"}
+	asked := 0
+	a := adminapi.API{Logger: slog.New(slog.DiscardHandler)}
+	mux := a.Mux([]adminapi.Route{
+		adminapi.List("/things", "things", adminapi.Everything, func(s *string) string { return *s },
+			func(_ context.Context, _ struct{}, after string, limit int) (found []string, err error) {
+				asked = limit
+				for _, s := range all {
+					if s > after && len(found) < limit {
+						found = append(found, s)
+					}
+				}
+				return found, nil
+			}),
+	})
+	for _, test := range []struct {
+		query  string
+		status int
+		want   string
+		asked  int
+	}{
+		{"", 200, `{"things":["a","b","us-1@gcp"]}`, adminapi.MaxLimit + 1},
+		{"?limit=3", 200, `{"things":["a","b","us-1@gcp"]}`, 4},
+		{"?limit=2", 200, `{"next":"b","things":["a","b"]}`, 3},
+		{"?limit=2&after=b", 200, `{"things":["us-1@gcp"]}`, 3},
+		{"?limit=2&after=us-1@gcp", 200, `{"things":[]}`, 3},
+		{"?limit=1000", 200, `"a"`, 1001},
+		{"?limit=1001", 400, `limit is \"1001\": want 1 to 1000`, 0},
+		{"?limit=0", 400, `limit is \"0\": want 1 to 1000`, 0},
+		{"?limit=x", 400, `limit is \"x\"`, 0},
+		{"?limit=", 400, `limit is \"\"`, 0},
+		{"?limit=1&limit=2", 400, `limit is 2 values`, 0},
+		{"?after=", 400, `after is \"\": want the next of an answer before`, 0},
+		{"?after=%00", 400, `after is`, 0},
+		{"?before=a", 400, `before: want no such parameter: there are after, limit`, 0},
+	} {
+		asked = 0
+		answer := do(t, mux, http.MethodGet, "/things"+test.query, "", "")
+		require.Equal(t, test.status, answer.Code, "%s: %s", test.query, answer.Body)
+		require.Equal(t, test.asked, asked, test.query)
+		if strings.HasPrefix(test.want, "{") {
+			require.JSONEq(t, test.want, answer.Body.String(), test.query)
+			continue
+		}
+		require.Contains(t, answer.Body.String(), test.want, test.query)
+	}
+}
+
 // TestTextIsRefusedAsItArrives sends bytes that encoding/json would silently replace.
 func TestTextIsRefusedAsItArrives(t *testing.T) {
 	t.Parallel()

@@ -121,8 +121,8 @@ func (q *Query) Err() error {
 	return nil
 }
 
-// keyPattern is what a key of a list may be.
-var keyPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,199}$`)
+// keyPattern is what a key of a list may be. That of a region may have @ and the platform at its end.
+var keyPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./@-]{0,199}$`)
 
 // WritePart answers with a part of a list under its name, and with next, the key of its
 // last item, if more follow. The query says which part: after, the next of the answer

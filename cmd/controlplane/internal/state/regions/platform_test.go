@@ -2,8 +2,11 @@ package regions_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
@@ -77,7 +81,9 @@ func TestOneNameOnTwoPlatforms(t *testing.T) {
 		} {
 			require.Equal(w.t, c.want, w.ask(c.token, c.platform), "%+v", c)
 		}
-		_, err := w.client("Bearer "+bearer, "us-1").Heartbeat(w.t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+		_, _, err := w.store.PutRegion(w.t.Context(), regions.Region{ID: "reg_longer", Name: "us-1.east", Platform: "gcp"}, false)
+		require.NoError(w.t, err)
+		_, err = w.client("Bearer "+bearer, "us-1").Heartbeat(w.t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
 		require.NoError(w.t, err, "a name of one platform needs none")
 
 		var items struct {
@@ -108,7 +114,7 @@ func TestOneNameOnTwoPlatforms(t *testing.T) {
 			}
 			listed, after = append(listed, part[0].Scope), part[0].Scope
 		}
-		require.Equal(w.t, []string{"eu-1", "eu-1@gcp", "us-1"}, listed)
+		require.Equal(w.t, []string{"eu-1", "eu-1@gcp", "us-1", "us-1.east"}, listed)
 
 		r := &regions.Reconciler{Store: w.store, Settle: time.Millisecond, Registerer: prometheus.NewRegistry()}
 		require.NoError(w.t, r.Register())
@@ -137,16 +143,22 @@ func TestANameOfTwoPlatformsIsRegistered(t *testing.T) {
 		require.ErrorIs(w.t, put("reg_new", "aws", true), regions.ErrRegistered)
 		require.ErrorIs(w.t, put(eu, "gcp", false), regions.ErrRegistered, "its platform cannot become the other's")
 		require.ErrorIs(w.t, put(eu, "gcp", true), regions.ErrRegistered)
+		before := w.verbs(gcp)
 		require.NoError(w.t, put(gcp, "gcp", false), "nothing changes")
+		require.Equal(w.t, before, w.verbs(gcp))
 		require.NoError(w.t, put(gcp, "azure", false))
 		require.Equal(w.t, "gcp:1", w.ask(w.tokens[gcp], "azure"), "it stays what it was")
 		require.ErrorIs(w.t, put("reg_new", "gcp", true), regions.ErrRegistered, "its log is still the one of gcp")
 		require.NoError(w.t, put(gcp, "gcp", false))
 
+		require.Contains(w.t, w.items(), "deployments/d_1")
+
 		// The first goes. Its name stays its own: what gets it has to say so, and is empty.
 		w.remove(eu)
 		require.ErrorIs(w.t, put("reg_new", "aws", false), regions.ErrNameTaken)
 		require.Equal(w.t, "gcp:1", w.ask(w.tokens[gcp], ""))
+		require.Equal(w.t, "invalid_argument", w.ask(bearer, ""), "its agent may still send the name alone")
+		require.ErrorIs(w.t, put(gcp, "aws", false), regions.ErrNameTaken, "its agent may still send its platform")
 		token, created, err := w.store.PutRegion(ctx, regions.Region{ID: "reg_new", Name: "eu-1", Platform: "aws"}, true)
 		require.NoError(w.t, err)
 		require.True(w.t, created)
@@ -155,14 +167,41 @@ func TestANameOfTwoPlatformsIsRegistered(t *testing.T) {
 			require.NoError(w.t, err)
 			require.Len(w.t, resources, map[string]int{gcp: 1}[id])
 		}
-		_, err = w.client("Bearer "+token, "eu-1").Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+		agent := w.client("Bearer "+token, "eu-1")
+		_, err = agent.Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
 		require.NoError(w.t, err)
+		_, err = agent.Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{AgentEpoch: 7, Sequence: 1}))
+		require.Equal(w.t, "superseded", reason(err), "it was given for the region of before")
+		require.Equal(w.t, "replace", w.verbs("reg_new")[0])
+		require.NotContains(w.t, w.items(), "deployments/d_1", "it inherits nothing")
 
 		// The second goes, and comes back under its id: the log that is left is its own.
 		w.remove(gcp)
 		require.ErrorIs(w.t, put("reg_other", "gcp", false), regions.ErrNameTaken)
 		require.NoError(w.t, put(gcp, "gcp", false))
 		view, err := w.store.Region(ctx, gcp)
+		require.NoError(w.t, err)
+		require.Equal(w.t, "eu-1@gcp", view.Scope)
+	})
+}
+
+// TestALogStaysItsRegionsWhenAnotherLeavesThePlace has a region with the log of the name, which
+// leaves the platform where a removed one has its own.
+func TestALogStaysItsRegionsWhenAnotherLeavesThePlace(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.alsoOnGCP()
+		put := func(id, platform string, replace bool) {
+			token, _, err := w.store.PutRegion(w.t.Context(), regions.Region{ID: id, Name: "eu-1", Platform: platform}, replace)
+			require.NoError(w.t, err)
+			w.tokens[id] = token
+		}
+		w.remove(gcp)
+		w.remove(eu)
+		put("reg_new", "gcp", true)
+		put("reg_new", "azure", false)
+		put(gcp, "gcp", false)
+		view, err := w.store.Region(w.t.Context(), gcp)
 		require.NoError(w.t, err)
 		require.Equal(w.t, "eu-1@gcp", view.Scope)
 	})
@@ -205,9 +244,57 @@ func TestAPlaceThatWasAnothersIsTakenWithReplaceAlone(t *testing.T) {
 		require.ErrorIs(w.t, shared(""), regions.ErrAmbiguous, "its log is left")
 		require.NoError(w.t, shared("azure"))
 		require.ErrorIs(w.t, put(eu, "gcp", false), regions.ErrNameTaken)
+		require.Equal(w.t, "put", w.verbs(eu)[0], "it was refused")
 		require.NoError(w.t, put(eu, "gcp", true))
 		require.NoError(w.t, shared("gcp"))
+		require.Equal(w.t, "replace", w.verbs(eu)[0])
 	})
+}
+
+// TestRegionsOfOneNameAreListedInParts follows the next of each part, which has the platform for all
+// regions of a name but the first.
+func TestRegionsOfOneNameAreListedInParts(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.alsoOnGCP()
+		_, err := w.store.PutDeployment(w.t.Context(), eu, "d_2", regions.Wanted{State: "running", Spec: deployment("two", "aws:1")})
+		require.NoError(w.t, err)
+		api := w.admin()
+		list := func(path, name, id string) (ids []string) {
+			for query := "?limit=1"; query != "" && len(ids) < 10; {
+				r := httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, "/api/v1/admin/"+path+query, http.NoBody)
+				answer := httptest.NewRecorder()
+				api.ServeHTTP(answer, r)
+				require.Equal(w.t, http.StatusOK, answer.Code, "%s: %s", query, answer.Body)
+				var part map[string]json.RawMessage
+				require.NoError(w.t, json.Unmarshal(answer.Body.Bytes(), &part))
+				var items []map[string]any
+				require.NoError(w.t, json.Unmarshal(part[name], &items))
+				require.Len(w.t, items, 1)
+				ids, query = append(ids, fmt.Sprint(items[0][id])), ""
+				var next string
+				if part["next"] != nil {
+					require.NoError(w.t, json.Unmarshal(part["next"], &next))
+					query = "?limit=1&after=" + url.QueryEscape(next)
+				}
+			}
+			return ids
+		}
+		require.Equal(w.t, []string{"d_1", "d_2"}, list("regions/"+eu+"/deployments", "deployments", "id"))
+		require.Equal(w.t, []string{eu, gcp, us}, list("regions", "regions", "region_id"))
+	})
+}
+
+// verbs returns what was done to a region, the last first.
+func (w *world) verbs(id string) (verbs []string) {
+	w.t.Helper()
+	entries, _, err := (&audit.Log{Database: w.database}).List(w.t.Context(), audit.Filter{Kind: audit.KindRegion, Name: id}, 100)
+	require.NoError(w.t, err)
+	for _, e := range entries {
+		verbs = append(verbs, e.Verb)
+	}
+	require.NotEmpty(w.t, verbs)
+	return verbs
 }
 
 func (w *world) remove(id string) {

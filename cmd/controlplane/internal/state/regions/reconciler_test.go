@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
@@ -312,6 +313,18 @@ func TestTheReconcilerLooksNowAndThenAndCounts(t *testing.T) {
 	})
 }
 
+// newRegion registers new-1, whose log is not there yet, and returns its token.
+func (w *world) newRegion() string {
+	w.t.Helper()
+	token, hash := tokens.New()
+	w.sql(
+		fmt.Sprintf(`INSERT INTO regions (id, name, platform, scope, token_hash, token_until, terms_of, created_at, agent_epoch)
+			VALUES ('reg_new', 'new-1', 'aws', 'new-1', '%s', 0, '', 1, 0)`, hash),
+		`INSERT INTO region_log (scope, region_id) VALUES ('new-1', 'reg_new')`,
+	)
+	return token
+}
+
 func TestAnAgentSaysHowFarItIs(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -331,6 +344,11 @@ func TestAnAgentSaysHowFarItIs(t *testing.T) {
 		reported, version := applied()
 		require.True(w.t, reported)
 		require.Equal(w.t, uint64(2), version, "the late one changes nothing")
+		_, err := w.agent().Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{Epoch: "x", ObservedVersion: 1}))
+		require.NoError(w.t, err, "one without the extension reports no position")
+		_, err = w.client("Bearer "+w.newRegion(), "new-1").
+			Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{AgentEpoch: 1, Sequence: 1, Epoch: "x", ObservedVersion: 1}))
+		require.NoError(w.t, err, "the log of a new region comes soon")
 		w.sql(`UPDATE trueup_readers SET at = 1`)
 		reported, _ = applied()
 		require.False(w.t, reported, "long ago")

@@ -678,6 +678,11 @@ func TestReportsAreKeptInOrder(t *testing.T) {
 		require.Equal(w.t, "a running, b running", pods())
 		require.NoError(w.t, report(2, 1, "d"), "after a restart")
 		require.Equal(w.t, "d running", pods())
+		require.NoError(w.t, report(2, 1, "x"), "the number of the last one")
+		require.Equal(w.t, "d running", pods())
+		require.NoError(w.t, report(0, 0, "f"), "without the extension")
+		require.NoError(w.t, report(1, 9, "x"), "which does not forget the order")
+		require.Equal(w.t, "f running", pods())
 		_, err = w.agent().ReportDeploymentStatus(ctx, connect.NewRequest(&ctrlv1.ReportDeploymentStatusRequest{
 			Change: &ctrlv1.ReportDeploymentStatusRequest_Delete_{
 				Delete: &ctrlv1.ReportDeploymentStatusRequest_Delete{K8SName: "one"},
@@ -697,6 +702,43 @@ func TestReportsAreKeptInOrder(t *testing.T) {
 			Change: &ctrlv1.ReportDeploymentStatusRequest_Delete_{Delete: &ctrlv1.ReportDeploymentStatusRequest_Delete{K8SName: "nobody"}},
 		}))
 		require.Equal(w.t, connect.CodeNotFound, connect.CodeOf(err))
+	})
+}
+
+func TestReportsOfASentinelAreKeptInOrder(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ctx := w.t.Context()
+		_, err := w.store.PutSentinel(ctx, eu, "s_1", regions.Wanted{State: "running", Spec: json.RawMessage(
+			`{"k8s_namespace":"ws","k8s_name":"gate","workspace_id":"w","project_id":"p","app_id":"a","environment_id":"e","image":"one:1","cpu_millicores":"250","memory_mib":"256","replicas":1}`,
+		)})
+		require.NoError(w.t, err)
+		for _, step := range []struct {
+			epoch, sequence uint64
+			replicas        int32
+			want            int64
+			why             string
+		}{
+			{1, 2, 12, 12, "the first"},
+			{1, 1, 11, 12, "late"},
+			{1, 2, 11, 12, "the number of the last one"},
+			{2, 1, 21, 21, "after a restart"},
+			{1, 9, 19, 21, "of the agent before"},
+			{0, 0, 30, 30, "without the extension"},
+			{2, 1, 21, 30, "which does not forget the order"},
+			{2, 2, 22, 22, "the next one"},
+		} {
+			_, err := w.agent().ReportSentinelStatus(ctx, connect.NewRequest(&ctrlv1.ReportSentinelStatusRequest{
+				K8SName: "gate", AvailableReplicas: step.replicas, AgentEpoch: step.epoch, Sequence: step.sequence,
+			}))
+			require.NoError(w.t, err, step.why)
+			_, resources, err := w.store.Resources(ctx, eu)
+			require.NoError(w.t, err)
+			require.Equal(w.t, step.want, resources[0].AvailableReplicas, step.why)
+		}
+		answer, err := w.agent().Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{Claim: true}))
+		require.NoError(w.t, err)
+		require.Equal(w.t, uint64(3), answer.Msg.GetAgentEpoch(), "above the one that the agent chose itself")
 	})
 }
 

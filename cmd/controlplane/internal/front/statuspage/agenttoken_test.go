@@ -25,11 +25,16 @@ func TestThePagesSayWhenTheTokenOfAnAgentEnds(t *testing.T) {
 			fact     string
 			isListed bool
 		}{
-			"no end":           {0, time.Second, "", "Agent token has no end", false},
-			"renewed":          {lifetime/4 + time.Hour, time.Second, "", `Agent token ends 2\d{3}-`, false},
-			"not renewed":      {lifetime/4 - time.Hour, time.Second, `token ends : The agent has not renewed its token`, `Agent token ends 2\d`, true},
-			"never seen":       {time.Hour, 0, "never seen since", `Agent token ends 2\d{3}-`, false},
-			"ended":            {-time.Hour, 2 * time.Hour, `token ended since 60 min .* silent since 2 h`, `Agent token ended 2.*; rotate it: controlplane rotate`, true},
+			"no end":  {0, time.Second, "", "Agent token has no end", false},
+			"renewed": {lifetime/4 + time.Hour, time.Second, "", `Agent token ends 2\d{3}-`, false},
+			"not renewed": {
+				lifetime/4 - time.Hour, time.Second, `token ends : The agent has not renewed its token`, `Agent token ends 2\d`, true,
+			},
+			"never seen": {time.Hour, 0, "never seen since", `Agent token ends 2\d{3}-`, false},
+			"ended": {
+				-time.Hour, 2 * time.Hour, `token ended since 60 min .* silent since 2 h`,
+				`Agent token ended 2.*; rotate it: controlplane rotate`, true,
+			},
 			"ended before use": {-time.Hour, 0, `token ended since 60 min ago .* never seen since`, `Agent token ended 2\d{3}-`, true},
 			"another token":    {-time.Hour, time.Second, "", `Agent token ended 2\d{3}-`, false},
 		} {

@@ -232,16 +232,17 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	}
 	page, err := statuspage.New(
 		statuspage.Config{
-			Database:   database,
-			Admins:     admins.Admins,
-			People:     people,
-			Used:       used,
-			Streams:    streams.Streams,
-			StateBytes: api.StateBytes,
-			Log:        logMetrics.State,
-			Guard:      attempts,
-			Logger:     logger,
-			Registerer: registry,
+			Database:      database,
+			Admins:        admins.Admins,
+			People:        people,
+			Used:          used,
+			Streams:       streams.Streams,
+			StateBytes:    api.StateBytes,
+			Log:           logMetrics.State,
+			TokenLifetime: o.agentTokenLifetime,
+			Guard:         attempts,
+			Logger:        logger,
+			Registerer:    registry,
 		},
 	)
 	if err != nil {

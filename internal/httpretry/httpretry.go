@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -43,7 +44,7 @@ type Config struct {
 // or was answered with 408, 425, 429, 500, 502, 503 or 504. After the last
 // attempt the answer or error of that attempt is returned as it is. Redirects
 // are returned, not followed. A request ends with its context, in the middle of a
-// wait too. Closing the client's idle connections closes the transport's.
+// wait too; then the error names the last answer before. Closing the client's idle connections closes the transport's.
 //
 // Requests must be made with a body that can be read again: http.NewRequest
 // sees to that for a bytes.Reader, a bytes.Buffer and a strings.Reader.
@@ -75,6 +76,20 @@ func New(c Config) *http.Client {
 type retrying struct {
 	http.RoundTripper
 	attempts http.RoundTripper
+}
+
+// lastKey is the context key of an *int, the status of the last answer to a request.
+type lastKey struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (r retrying) RoundTrip(request *http.Request) (*http.Response, error) {
+	var last int
+	ctx := request.Context()
+	response, err := r.RoundTripper.RoundTrip(request.WithContext(context.WithValue(ctx, lastKey{}, &last)))
+	if err != nil && ctx.Err() != nil && last != 0 {
+		err = fmt.Errorf("%w; the last answer was %d %s", err, last, http.StatusText(last))
+	}
+	return response, err
 }
 
 // CloseIdleConnections is what http.Client looks for in its transport.
@@ -159,6 +174,9 @@ type observed struct {
 func (o observed) RoundTrip(request *http.Request) (*http.Response, error) {
 	start := time.Now()
 	response, err := o.RoundTripper.RoundTrip(request)
+	if last, ok := request.Context().Value(lastKey{}).(*int); ok && response != nil {
+		*last = response.StatusCode
+	}
 	if o.onAttempt != nil {
 		status := 0
 		if response != nil {

@@ -127,7 +127,26 @@ func TestTheContextEndsAWait(t *testing.T) {
 		transport := &answers{statuses: []int{503, 503, 503}, header: http.Header{"Retry-After": {"8"}}}
 		_, err := post(ctx, t, httpretry.New(httpretry.Config{Transport: transport}), url)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.EqualError(t, err, `Post "http://starbase/x": context deadline exceeded; the last answer was 503 Service Unavailable`)
 		require.Equal(t, time.Second, time.Since(start))
+	})
+	synctest.Test(t, func(t *testing.T) { // an attempt without an answer leaves the one of before
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		transport := &answers{statuses: []int{429, 0, 0}, header: http.Header{"Retry-After": {"8"}}}
+		client := httpretry.New(httpretry.Config{Transport: transport, Base: 1000 * time.Hour, Cap: 1000 * time.Hour})
+		_, err := post(ctx, t, client, url)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "the last answer was 429 Too Many Requests")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		transport := &answers{statuses: []int{0, 0, 0}}
+		client := httpretry.New(httpretry.Config{Transport: transport, Base: 1000 * time.Hour, Cap: 1000 * time.Hour})
+		_, err := post(ctx, t, client, url)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotContains(t, err.Error(), "answer", "there was none")
 	})
 }
 

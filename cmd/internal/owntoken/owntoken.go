@@ -10,22 +10,17 @@ package owntoken
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -47,6 +42,11 @@ const (
 const (
 	// interval is how soon a renewal that failed is tried again, at the latest.
 	interval = time.Minute
+	// rest is how long a renewed token is not renewed again, whatever the control plane asks for, and after
+	// which the Secret is looked at again; up to half of it is added. A token that lives for less than
+	// four times as long rests for a quarter of its life.
+	rest     = time.Hour
+	restPart = 4
 	// timeout bounds a request to the API server.
 	timeout = 10 * time.Second
 	// maxAnswer is the size in bytes above which an answer of the control plane is cut.
@@ -85,7 +85,12 @@ type Source struct {
 	// turned is true while the own token is refused and the given one is tried.
 	turned bool
 	due    bool
-	said   string // the last error of a load
+	// restUntil is before when own is not renewed again.
+	restUntil time.Time
+	// kept is from when on the Secret is looked at again, and look that it is time.
+	kept time.Time
+	look bool
+	said string // the last error of a load
 }
 
 // renewed is a token that the agent has renewed, and what it goes back to.
@@ -145,34 +150,67 @@ func (s *Source) Refused(ctx context.Context, token string) {
 	s.turned = s.own == before && token == s.own.token
 }
 
-// Answered takes the header of an answer of the control plane, and has the token renewed if it
-// asks for that.
+// Answered takes the header of an answer of the control plane to a token that was not refused. It has
+// the token renewed if the header asks for that, and once an hour the Secret written again if that
+// has no token any more.
 func (s *Source) Answered(header http.Header) {
-	if s.secrets == nil || header.Get(agenttoken.Header) != agenttoken.Renew {
+	if s.secrets == nil {
 		return
 	}
 	s.mu.Lock()
-	before := s.due
-	s.due = true
+	before := s.due || s.look
+	s.due = s.due || header.Get(agenttoken.Header) == agenttoken.Renew
+	s.look = s.look || s.own.token != "" && !time.Now().Before(s.kept)
+	trigger := !before && (s.due || s.look)
 	s.mu.Unlock()
-	if !before {
+	if trigger {
 		s.loop.Trigger()
 	}
 }
 
-// Reconcile implements [reconcile.Reconciler]: it renews the token if it is time.
+// Reconcile implements [reconcile.Reconciler]: it renews the token if it is time, and looks at the
+// Secret.
 func (s *Source) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	s.mu.Lock()
-	due := s.due
+	due, look := s.due, s.look
 	s.mu.Unlock()
-	if !due {
-		return reconcile.Result{}, nil
+	if look {
+		if err := s.keep(ctx); err != nil {
+			return reconcile.Result{}, fmt.Errorf("keep token: secret %s: %w", s.config.Secret, err)
+		}
 	}
-	if err := s.renew(ctx); err != nil {
-		return reconcile.Result{}, fmt.Errorf("renew token: %w", err)
+	if due {
+		if err := s.renew(ctx); err != nil {
+			return reconcile.Result{}, fmt.Errorf("renew token: %w", err)
+		}
 	}
 	return reconcile.Result{}, nil
 }
+
+// keep writes the own token to the Secret again if that has none, as after people have deleted it, and
+// the token is in use.
+func (s *Source) keep(ctx context.Context) error {
+	token, err := s.Token(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	own := s.own
+	s.look, s.kept = false, time.Now().Add(spread(rest)) // also after an error, which the loop logs
+	s.mu.Unlock()
+	if token != own.token {
+		return nil
+	}
+	stored, err := s.store(ctx, own, false)
+	if stored {
+		s.config.Logger.WarnContext(ctx, "renewed token written again: its secret had none",
+			slog.String("secret", s.config.Secret.String()))
+	}
+	return err
+}
+
+// spread adds up to half of it to a time.
+func spread(d time.Duration) time.Duration { return d + rand.N(max(0, d/2)+1) }
 
 func (s *Source) renew(ctx context.Context) error {
 	given, err := s.config.Given()
@@ -183,6 +221,10 @@ func (s *Source) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.rests(token) {
+		s.renewed(renewed{}, 0)
+		return nil
+	}
 	next, err := s.ask(ctx, token)
 	refused, ok := errors.AsType[*refusal](err)
 	switch {
@@ -192,29 +234,38 @@ func (s *Source) renew(ctx context.Context) error {
 	case ok && refused.status == http.StatusConflict:
 		// Another process was first, or it is no longer time.
 		s.Refused(ctx, token)
-		s.renewed(renewed{})
+		s.renewed(renewed{}, 0)
 		return nil
 	case err != nil:
 		return err
 	}
 	// Before its first use, which ends the token of now: whatever dies here has one that is valid.
 	own := renewed{token: next.Token, given: hash(given)}
-	if err := s.store(ctx, own); err != nil {
+	if _, err := s.store(ctx, own, true); err != nil {
 		return fmt.Errorf("secret %s: %w", s.config.Secret, err)
 	}
-	s.renewed(own)
-	s.config.Logger.InfoContext(ctx, "token renewed", slog.String("secret", s.config.Secret.String()),
-		slog.Duration("expires_in", time.Duration(next.ExpiresInSeconds)*time.Second))
+	life := time.Duration(next.ExpiresInSeconds) * time.Second
+	s.renewed(own, life)
+	s.config.Logger.InfoContext(ctx, "token renewed", slog.String("secret", s.config.Secret.String()), slog.Duration("expires_in", life))
 	return nil
 }
 
-// renewed notes that it is no longer time, and the own token, unless it is zero.
-func (s *Source) renewed(own renewed) {
+// rests reports whether this is the own token, which was renewed just before.
+func (s *Source) rests(token string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return token == s.own.token && time.Now().Before(s.restUntil)
+}
+
+// renewed notes that it is no longer time, and the own token with its life, unless it is zero.
+func (s *Source) renewed(own renewed, life time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.due = false
 	if own != (renewed{}) {
 		s.own, s.turned = own, false
+		s.restUntil = time.Now().Add(spread(min(rest, life/restPart)))
+		s.look, s.kept = false, time.Now().Add(spread(rest))
 	}
 }
 
@@ -277,107 +328,4 @@ func (s *Source) ask(ctx context.Context, token string) (next agenttoken.Renewed
 		return next, errors.New("the control plane answered 200 with no token")
 	}
 	return next, nil
-}
-
-// unread logs why the Secret was not read, unless it did so just before. The lock is held.
-func (s *Source) unread(ctx context.Context, err error) {
-	if s.said != err.Error() {
-		s.config.Logger.WarnContext(ctx, "renewed token not read", slog.String("secret", s.config.Secret.String()), slog.Any("error", err))
-	}
-	s.said = err.Error()
-}
-
-// load reads the Secret. The lock is held.
-func (s *Source) load(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	secret, err := s.secrets.Get(ctx, s.config.Secret.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		// The own token that this process knows may be the only valid one.
-		s.loaded = true
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	own, err := s.read(secret)
-	if err != nil {
-		return err
-	}
-	s.loaded, s.own = true, own
-	return nil
-}
-
-// store writes the Secret, unless another process has written it since.
-func (s *Source) store(ctx context.Context, own renewed) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	data := map[string]any{}
-	for key, value := range map[string]string{keyToken: own.token, keyGiven: own.given, keyAgent: s.config.Agent} {
-		data[key] = base64.StdEncoding.EncodeToString([]byte(value))
-	}
-	name := s.config.Secret.Name
-	secret, err := s.secrets.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = s.secrets.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data,
-			"metadata": map[string]any{"name": name},
-		}}, metav1.CreateOptions{})
-		return err
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := s.read(secret); err != nil {
-		return err
-	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": secret.GetResourceVersion()}, "data": data,
-	})
-	if err != nil {
-		return err
-	}
-	_, err = s.secrets.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	return err
-}
-
-// read returns the token of a Secret, zero if it has none. It is an error if the Secret has another use.
-func (s *Source) read(secret *unstructured.Unstructured) (own renewed, err error) {
-	var agent string
-	data, _, err := unstructured.NestedStringMap(secret.Object, "data")
-	if err != nil {
-		return own, err
-	}
-	for key, value := range data {
-		decoded, err := base64.StdEncoding.DecodeString(value)
-		if err != nil {
-			return renewed{}, fmt.Errorf("data.%s: is not base64", key)
-		}
-		switch key {
-		case keyToken:
-			own.token = string(decoded)
-		case keyGiven:
-			own.given = string(decoded)
-		case keyAgent:
-			agent = string(decoded)
-		default:
-			return renewed{}, fmt.Errorf("has the key %q: it is not one where an agent keeps its token", key)
-		}
-	}
-	switch {
-	case own == renewed{} && agent == "":
-	case own.token == "" || own.given == "" || agent == "":
-		return renewed{}, fmt.Errorf("must have %s, %s and %s, or none: it is not one where an agent keeps its token",
-			keyToken, keyGiven, keyAgent)
-	case agent != s.config.Agent:
-		return renewed{}, fmt.Errorf("data.%s: is %q, must be %q: it has the token of another agent", keyAgent, agent, s.config.Agent)
-	case !program.IsToken(own.token):
-		return renewed{}, fmt.Errorf("data.%s: has spaces or characters outside printable ASCII", keyToken)
-	}
-	return own, nil
-}
-
-func hash(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
 }

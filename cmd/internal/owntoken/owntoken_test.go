@@ -38,7 +38,6 @@ import (
 type world struct {
 	*testing.T
 	kubernetes *fake.FakeDynamicClient
-	url        *url.URL
 	log        bytes.Buffer
 
 	mu      sync.Mutex
@@ -50,30 +49,30 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, kubernetes: fake.NewSimpleDynamicClient(runtime.NewScheme()), given: "given"}
-	w.answer = func(string) (int, string) {
-		return http.StatusOK, fmt.Sprintf(`{"token":"own-%d","expires_in_seconds":3600}`, w.renewed)
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.renewed++
-		assert.Equal(t, "POST "+agenttoken.Path, r.Method+" "+r.URL.Path)
-		status, body := w.answer(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
-		rw.WriteHeader(status)
-		_, _ = io.WriteString(rw, body)
-	}))
-	t.Cleanup(server.Close)
-	base, err := url.Parse(server.URL)
-	require.NoError(t, err)
-	w.url = base
+	// Without a life a token does not rest, see TestAControlPlaneThatAlwaysAsksGetsOneRenewalAnHour.
+	w.answer = func(string) (int, string) { return http.StatusOK, fmt.Sprintf(`{"token":"own-%d"}`, w.renewed) }
 	return w
+}
+
+// RoundTrip implements [http.RoundTripper]: it is the control plane, also in virtual time.
+func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.renewed++
+	assert.Equal(w, "POST http://control"+agenttoken.Path, r.Method+" "+r.URL.String())
+	status, body := w.answer(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+	rw := httptest.NewRecorder()
+	rw.WriteHeader(status)
+	_, _ = io.WriteString(rw, body)
+	return rw.Result(), nil
 }
 
 // process is another process of the agent.
 func (w *world) process() *owntoken.Source {
 	return owntoken.New(owntoken.Config{
 		Given: func() (string, error) { return w.given, nil }, Agent: "eu-1",
-		Kubernetes: w.kubernetes, Secret: types.NamespacedName{Namespace: "system", Name: "renewed"}, ControlPlane: w.url,
+		Kubernetes: w.kubernetes, Secret: types.NamespacedName{Namespace: "system", Name: "renewed"},
+		ControlPlane: &url.URL{Scheme: "http", Host: "control"}, Transport: w,
 		Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
 	})
 }

@@ -106,6 +106,6 @@ that time.`,
 		},
 	}
 	o.flags(command, true)
-	command.Flags().DurationVar(&overlap, "overlap", 0, "how long the token of before stays valid, at most 168h")
+	command.Flags().DurationVar(&overlap, "overlap", 0, "how long the token of before stays valid at most, up to 168h")
 	return command
 }

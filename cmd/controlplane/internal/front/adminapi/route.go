@@ -374,7 +374,7 @@ func writeResult(w http.ResponseWriter, status int) func(value any, err error) e
 
 // Rotation is the optional body of an action that makes another token.
 type Rotation struct {
-	// OverlapSeconds is how long the token of before stays valid, 0 to 604800, 7 days.
+	// OverlapSeconds is how long the token of before stays valid at most, 0 to 604800, 7 days.
 	OverlapSeconds int64 `json:"overlap_seconds,omitempty"`
 }
 

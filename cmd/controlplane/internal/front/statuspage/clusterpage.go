@@ -34,6 +34,8 @@ type clusterDocument struct {
 	Bytes    int64
 	MaxBytes int64
 	Hold     *hold
+	// Token is that of the agent; nil: tokens have no end.
+	Token *agentToken
 	// Services are the first, and MoreServices counts the others.
 	Services     []serviceRow
 	States       []count
@@ -80,7 +82,7 @@ func (p *Page) clusterDocument(ctx context.Context, id string) (document cluster
 	document.Cluster.LastPullVersion, document.Cluster.ReportedEpoch = clean(overview.LastPullVersion), clean(overview.ReportedEpoch)
 	document.countServices(&overview, &health, now, p.silence)
 	facts := p.facts(health)
-	document.Bytes = int64(facts.Bytes)
+	document.Bytes, document.Token = int64(facts.Bytes), facts.token(now)
 	rows := []placeRow{newPlaceRow("clusters", overview.Region, id, facts.problems(now, p.silence), inStep)}
 	if err := p.fullSince(ctx, rows); err != nil {
 		return clusterDocument{}, err

@@ -31,6 +31,8 @@
 //
 // A cluster is silent when its agent neither fetched nor reported for
 // [Config.Silence].
+// The token of an agent needs a look once it has ended, or less than a quarter of
+// [Config.TokenLifetime] is left.
 // Services are counted by their standing; see package server. A deletion
 // is held when the service is deleted and the agent still reports it. A line has the
 // readiness of the change log with the reason in /readyz, its queue, and whether its epoch has

@@ -136,7 +136,7 @@ type clusterRow struct {
 	Path string
 }
 
-func newClusterRow(c *clusters.ClusterOverview, size int, now time.Time, silence time.Duration) clusterRow {
+func newClusterRow(c *clusters.ClusterOverview, size int, now time.Time, silence, lifetime time.Duration) clusterRow {
 	row := clusterRow{ID: c.ClusterID, Region: c.Region, Wanted: c.Generation, PulledAt: c.LastPullAt, ReportAt: c.LastReportAt}
 	row.Hold = newHold(audit.KindCluster, c.ClusterID, c.HeldDeletions, c.ApprovedDeletions)
 	row.Path = clustersPath + "/" + url.PathEscape(c.ClusterID)
@@ -145,7 +145,7 @@ func newClusterRow(c *clusters.ClusterOverview, size int, now time.Time, silence
 		row.Reported = figure{true, c.ReportedGeneration}
 		row.Lag = figure{true, c.Generation - c.ReportedGeneration}
 	}
-	facts := clusterFacts{Health: clusters.Health{Cluster: c.Cluster, Latest: c.Latest}, Bytes: size}
+	facts := clusterFacts{Health: clusters.Health{Cluster: c.Cluster, Latest: c.Latest}, Bytes: size, Lifetime: lifetime}
 	facts.Failing = row.countServices(c, now)
 	facts.Held = row.Held
 	row.State = worstOf(facts.problems(now, silence), inStep).state
@@ -253,7 +253,7 @@ type failedInstance struct {
 	Restarts     int64
 }
 
-func newRegionRow(r *regions.RegionOverview) regionRow {
+func newRegionRow(r *regions.RegionOverview, now time.Time, lifetime time.Duration) regionRow {
 	row := regionRow{
 		ID: r.ID, Name: r.Scope, Platform: r.Platform, Cell: clean(r.CellID), HeartbeatAt: r.HeartbeatAt,
 		Head:        figure{r.Known, int64(r.Head)}, //nolint:gosec // a version counts from 1
@@ -279,7 +279,7 @@ func newRegionRow(r *regions.RegionOverview) regionRow {
 		Region: r.Region, Known: r.Known, Head: r.Head, Reported: r.Reported, Applied: r.Applied,
 		Failed: r.Instances["failed"], Unhealthy: r.Health["unhealthy"],
 	}
-	row.State = worstOf(regionProblems(&health), alive).state
+	row.State = worstOf(regionProblems(&health, now, lifetime), alive).state
 	if !r.Known && !r.Silent && !r.HeartbeatAt.IsZero() {
 		row.Reason = "its log was made for another region, or cannot be read yet; put the region with replace to give it the log"
 	}

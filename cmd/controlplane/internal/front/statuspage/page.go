@@ -80,6 +80,9 @@ type Config struct {
 	// Silence is how long after its last request a cluster counts as silent.
 	// Zero: [adminapi.Silence], which is four requests of its agent.
 	Silence time.Duration
+	// TokenLifetime is how long a token is valid that an agent has renewed. Zero: tokens have no
+	// end, and the page says nothing of them.
+	TokenLifetime time.Duration
 	// Heartbeat is the max time between two writes to a viewer. Zero: 15 s.
 	Heartbeat time.Duration
 	// MaxViewers is how many streams may be open at once; one more gets 503. Zero:
@@ -115,6 +118,7 @@ type Page struct {
 	changes    *audit.Log
 	directory  *directory
 	silence    time.Duration
+	lifetime   time.Duration
 	streams    func(region string) int
 	stateBytes func(clusterID string) int
 }
@@ -146,6 +150,7 @@ func New(config Config) (*Page, error) {
 		regions:    &regions.Store{Database: config.Database},
 		changes:    &audit.Log{Database: config.Database},
 		silence:    cmp.Or(config.Silence, adminapi.Silence),
+		lifetime:   config.TokenLifetime,
 		streams:    config.Streams,
 		stateBytes: config.StateBytes,
 	}
@@ -157,7 +162,7 @@ func New(config Config) (*Page, error) {
 	p.feed = newFeed(
 		&source{
 			clusters: p.clusters, regions: p.regions, changes: p.changes, directory: p.directory,
-			streams: config.Streams, stateBytes: config.StateBytes, log: config.Log, silence: p.silence,
+			streams: config.Streams, stateBytes: config.StateBytes, log: config.Log, silence: p.silence, lifetime: p.lifetime,
 		},
 		parsed,
 		p.logger,

@@ -206,7 +206,7 @@ func (p *Page) clusterRows(ctx context.Context, now time.Time) ([]placeRow, erro
 
 // facts adds to the health of a cluster what this process knows of it.
 func (p *Page) facts(h clusters.Health) clusterFacts {
-	facts := clusterFacts{Health: h}
+	facts := clusterFacts{Health: h, Lifetime: p.lifetime}
 	if p.stateBytes != nil {
 		facts.Bytes = p.stateBytes(h.ClusterID)
 	}
@@ -246,11 +246,11 @@ func (p *Page) regionList() placeList {
 	return placeList{section: "regions", title: "Regions", rows: p.regionRows}
 }
 
-func (p *Page) regionRows(ctx context.Context, _ time.Time) ([]placeRow, error) {
+func (p *Page) regionRows(ctx context.Context, now time.Time) ([]placeRow, error) {
 	list, err := p.regions.Healths(ctx)
 	rows := make([]placeRow, len(list))
 	for i := range list {
-		rows[i] = newPlaceRow("regions", list[i].Scope, list[i].ID, regionProblems(&list[i]), alive)
+		rows[i] = newPlaceRow("regions", list[i].Scope, list[i].ID, regionProblems(&list[i], now, p.lifetime), alive)
 		rows[i].Heard, rows[i].Detail = list[i].HeartbeatAt, clean(list[i].Platform)
 		if list[i].CellID != "" {
 			rows[i].Detail += ", cell " + clean(list[i].CellID)

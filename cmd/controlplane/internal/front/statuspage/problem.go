@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
@@ -25,12 +26,14 @@ type problem struct {
 
 // The states of clusters and regions.
 var ( //nolint:gochecknoglobals // never written to
+	tokenEnded     = state{"token ended", "bad"}
 	silent         = state{"silent", "bad"}
 	noReport       = state{"no report", "bad"}
 	refused        = state{"refused", "bad"}
 	failed         = state{"error", "bad"}
 	failing        = state{"failing", "bad"}
 	full           = state{"full", "bad"}
+	tokenEnding    = state{"token ends", "busy"}
 	held           = state{"held", "busy"}
 	approved       = state{"approved", "busy"}
 	nearlyFull     = state{"nearly full", "busy"}
@@ -44,8 +47,8 @@ var ( //nolint:gochecknoglobals // never written to
 
 // severities are the states of clusters and regions, the worst first.
 var severities = []state{ //nolint:gochecknoglobals // never written to
-	silent, noReport, refused, failed, failing, full,
-	held, approved, nearlyFull, nearlyTooLarge, unknownVersion, behind, neverSeen, inStep, alive,
+	tokenEnded, silent, noReport, refused, failed, failing, full,
+	tokenEnding, held, approved, nearlyFull, nearlyTooLarge, unknownVersion, behind, neverSeen, inStep, alive,
 }
 
 // severity is the place of a state among severities.
@@ -60,19 +63,29 @@ type clusterFacts struct {
 	clusters.Health
 	// Bytes is the size of the state that was served last. Zero: unknown.
 	Bytes int
+	// Lifetime is [Config.TokenLifetime].
+	Lifetime time.Duration
+}
+
+// token returns the token of the agent of the cluster, nil if tokens have no end.
+func (f *clusterFacts) token(now time.Time) *agentToken {
+	return newAgentToken(audit.KindCluster, f.ClusterID, f.TokenUntil, now, f.Lifetime)
 }
 
 // problems returns what is wrong with a cluster, the worst first; nothing if it is in step.
 func (f *clusterFacts) problems(now time.Time, silence time.Duration) (list []problem) {
 	contact := f.Contact()
+	add := func(p problem) { list = append(list, p) }
+	if p, ok := f.token(now).problem(contact, now, f.Lifetime); ok {
+		add(p)
+	}
 	if contact.IsZero() {
-		return []problem{{
+		return append(list, problem{
 			state: neverSeen, Since: f.CreatedAt, Why: "No agent has asked for the state of the cluster since it was registered.",
 			Next:    "Start the agent with the token that the registration has answered. Lost? Make another one, which ends the old one:",
 			Command: "controlplane rotate cluster " + f.ClusterID,
-		}}
+		})
 	}
-	add := func(p problem) { list = append(list, p) }
 	if now.Sub(contact) >= silence {
 		add(problem{
 			state: silent, Since: contact, Why: "The agent neither asks nor reports.",
@@ -171,13 +184,17 @@ func heldDeletions(kind, id string, h *starbase.HeldDeletions, approvedDigest st
 }
 
 // regionProblems returns what is wrong with a region, the worst first; nothing if it is alive.
-func regionProblems(r *regions.Health) (list []problem) {
+func regionProblems(r *regions.Health, now time.Time, lifetime time.Duration) (list []problem) {
+	token := newAgentToken(audit.KindRegion, r.ID, r.TokenUntil, now, lifetime)
+	if p, ok := token.problem(r.HeartbeatAt, now, lifetime); ok {
+		list = append(list, p)
+	}
 	if r.HeartbeatAt.IsZero() {
-		return []problem{{
+		return append(list, problem{
 			state: neverSeen, Since: r.CreatedAt, Why: "No agent has sent a heartbeat since the region was registered.",
 			Next:    "Start the agent with the token that the registration has answered. Lost? Make another one, which ends the old one:",
 			Command: program.CommandLine("controlplane rotate", "region", r.ID),
-		}}
+		})
 	}
 	if r.Silent {
 		list = append(list, problem{
@@ -214,6 +231,7 @@ func regionProblems(r *regions.Health) (list []problem) {
 			Next: "Nothing, if it gets less: the agent applies the changes as they come. Else look at its log.",
 		})
 	}
+	slices.SortStableFunc(list, func(a, b problem) int { return cmp.Compare(severity(a.state), severity(b.state)) })
 	return list
 }
 

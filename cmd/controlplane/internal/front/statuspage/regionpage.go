@@ -84,7 +84,9 @@ type regionDocument struct {
 	HasStreams    bool
 	Streams       int
 	Hold          *hold
-	Objects       []objectRow
+	// Token is that of the agent; nil: tokens have no end.
+	Token   *agentToken
+	Objects []objectRow
 	// More is true if there are objects that are not shown.
 	More    bool
 	Changes []change
@@ -118,8 +120,11 @@ func (p *Page) regionDocument(ctx context.Context, id string) (document regionDo
 	if err != nil {
 		return regionDocument{}, err
 	}
+	now := time.Now().UTC()
 	document = regionDocument{
-		Now: time.Now().UTC(), Place: newPlaceRow("regions", health.Scope, id, regionProblems(&health), alive), Region: health.Region,
+		Now: now, Region: health.Region,
+		Place:   newPlaceRow("regions", health.Scope, id, regionProblems(&health, now, p.lifetime), alive),
+		Token:   newAgentToken(audit.KindRegion, id, health.TokenUntil, now, p.lifetime),
 		Hold:    newHold(audit.KindRegion, id, health.HeldDeletions, health.ApprovedDeletions),
 		Head:    figure{health.Known, int64(health.Head)},                       //nolint:gosec // a version counts from 1
 		Applied: figure{health.Known && health.Reported, int64(health.Applied)}, //nolint:gosec // as above

@@ -20,6 +20,7 @@ type source struct {
 	stateBytes func(clusterID string) int
 	log        func(ctx context.Context) (regions.LogState, error)
 	silence    time.Duration
+	lifetime   time.Duration
 }
 
 // read reads the database once.
@@ -39,12 +40,12 @@ func (s *source) read(ctx context.Context) ([]section, error) {
 		if s.stateBytes != nil {
 			size = s.stateBytes(clusterList[i].ClusterID)
 		}
-		clusterRows[i] = newClusterRow(&clusterList[i], size, now, s.silence)
+		clusterRows[i] = newClusterRow(&clusterList[i], size, now, s.silence, s.lifetime)
 		loads[i] = newLoad(&clusterList[i], now)
 	}
 	regionRows := make([]regionRow, len(regionList))
 	for i := range regionList {
-		regionRows[i] = newRegionRow(&regionList[i])
+		regionRows[i] = newRegionRow(&regionList[i], now, s.lifetime)
 		if s.streams != nil {
 			regionRows[i].HasStreams, regionRows[i].Streams = true, s.streams(regionList[i].Scope)
 		}

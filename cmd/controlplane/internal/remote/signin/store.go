@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
 // Entry is a sign-in to one control plane.
@@ -29,7 +32,7 @@ type Entry struct {
 }
 
 // Store is the file with the sign-ins, one for each control plane. Commands that run at the same
-// time may share it.
+// time may share it. It is an error if others than its owner may read or write the file.
 type Store struct {
 	// Path of the file. Its folder is made if it is not there. Required.
 	Path string
@@ -62,11 +65,25 @@ func (s Store) Get(server string) (entry Entry, ok bool, err error) {
 
 func (s Store) read() (map[string]Entry, error) {
 	all := map[string]Entry{}
-	text, err := os.ReadFile(s.Path)
+	file, err := os.Open(s.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return all, nil
 	case err != nil:
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // it is only read
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	const others = 0o077
+	if mode := info.Mode().Perm(); mode&others != 0 {
+		return nil, fmt.Errorf("%s has the mode %04o, must have 0600, as it has tokens that others must not use: run %s",
+			s.Path, mode, program.CommandLine("chmod 600", s.Path))
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(text, &all); err != nil {

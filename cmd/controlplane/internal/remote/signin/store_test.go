@@ -2,6 +2,7 @@ package signin_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -45,6 +46,29 @@ func TestASignInIsKeptForItsServer(t *testing.T) {
 	left, err := os.ReadDir(filepath.Dir(store.Path))
 	require.NoError(t, err)
 	require.Len(t, left, 2, "no file is left beside it")
+}
+
+func TestAFileThatOthersMayUseIsRefused(t *testing.T) {
+	t.Parallel()
+	store := signin.Store{Path: filepath.Join(t.TempDir(), "sign-ins.json")}
+	const server = "https://a.example.com"
+	require.NoError(t, store.Put(t.Context(), server, signin.Entry{IDToken: "secret"}))
+	for _, mode := range []os.FileMode{0o644, 0o640, 0o620, 0o604} {
+		require.NoError(t, os.Chmod(store.Path, mode))
+		want := fmt.Sprintf("%s has the mode %04o, must have 0600, as it has tokens that others must not use: run chmod 600 '%s'",
+			store.Path, mode, store.Path)
+		_, found, err := store.Get(server)
+		require.EqualError(t, err, want)
+		require.False(t, found)
+		require.EqualError(t, store.Put(t.Context(), server, signin.Entry{}), want)
+		_, err = store.Delete(t.Context(), server)
+		require.EqualError(t, err, want)
+	}
+	require.NoError(t, os.Chmod(store.Path, 0o400))
+	entry, found, err := store.Get(server)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, "secret", entry.IDToken)
 }
 
 func TestAFolderThatCannotBeWrittenIsAnError(t *testing.T) {

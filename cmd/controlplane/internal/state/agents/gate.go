@@ -53,22 +53,37 @@ func Of(ctx context.Context) Agent {
 // they say they are. A request that is refused has the answer as its error, an [adminapi.Error] of 401 or
 // 429; any other error comes from the database.
 func (g *Gate) Enter(header http.Header, r *http.Request, saysItIs string, stream bool) (admitted *http.Request, leave func(), err error) {
-	var agent Agent
-	key, actor := "shared/"+saysItIs, audit.SharedToken
+	agent, err := g.authenticate(r)
+	return g.admit(header, r, agent, err, saysItIs, stream)
+}
+
+// authenticate returns the sender of a request, or [tokens.ErrUnknown].
+func (g *Gate) authenticate(r *http.Request) (Agent, error) {
 	token, ok := tokens.Bearer(r.Header)
 	switch {
 	case !ok:
-		err = tokens.ErrUnknown
-	case g.Shared == "" || !tokens.Same(token, g.Shared):
-		agent, err = g.Scopes.Authenticate(r.Context(), token)
-		key = g.Scopes.Kind + "/" + agent.ID
-		actor = key
+		return Agent{}, tokens.ErrUnknown
+	case g.Shared != "" && tokens.Same(token, g.Shared):
+		return Agent{}, nil
 	}
+	return g.Scopes.Authenticate(r.Context(), token)
+}
+
+// admit is the rest of Enter, once authenticate has returned agent and err.
+func (g *Gate) admit(
+	header http.Header, r *http.Request, agent Agent, err error, saysItIs string, stream bool,
+) (admitted *http.Request, leave func(), _ error) {
 	if errors.Is(err, tokens.ErrUnknown) {
+		token, _ := tokens.Bearer(r.Header)
 		return nil, nil, g.Guard.Refused(r, cmp.Or(g.Endpoint, g.Scopes.Kind), token)
 	}
 	if err != nil {
 		return nil, nil, err
+	}
+	key, actor := "shared/"+saysItIs, audit.SharedToken
+	if agent.ID != "" {
+		key = g.Scopes.Kind + "/" + agent.ID
+		actor = key
 	}
 	var wait time.Duration
 	if stream {

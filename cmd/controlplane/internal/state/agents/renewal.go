@@ -41,16 +41,12 @@ func (n Renewal) Routes() []adminapi.Route {
 }
 
 func (n Renewal) renew(w http.ResponseWriter, r *http.Request) error {
-	gate, err := n.gate(r)
-	if err != nil {
-		return err
-	}
-	admitted, leave, err := gate.Enter(w.Header(), r, "", false)
+	gate, agent, err := n.authenticate(r)
+	admitted, leave, err := gate.admit(w.Header(), r, agent, err, "", false)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	agent := Of(admitted.Context())
 	if agent.ID == "" || gate.Scopes.Lifetime == 0 {
 		return &adminapi.Error{
 			Status: http.StatusConflict, Code: "no_end",
@@ -70,15 +66,14 @@ func (n Renewal) renew(w http.ResponseWriter, r *http.Request) error {
 	return adminapi.WriteJSON(w, http.StatusOK, agenttoken.Renewed{Token: token, ExpiresInSeconds: int64(lifetime / time.Second)})
 }
 
-// gate returns the gate of the scopes that have the token of the request, of the last scopes if none
-// has it.
-func (n Renewal) gate(r *http.Request) (gate *Gate, err error) {
-	token, _ := tokens.Bearer(r.Header)
+// authenticate returns the sender of a request, and the gate of the scopes that have its token; of the
+// last scopes, and [tokens.ErrUnknown], if none has it.
+func (n Renewal) authenticate(r *http.Request) (gate *Gate, agent Agent, err error) {
 	for _, scopes := range n.Scopes {
 		gate = &Gate{Scopes: scopes, Shared: n.Shared, Endpoint: "agent", Guard: n.Guard, Limits: n.Limits}
-		if _, err := scopes.Authenticate(r.Context(), token); !errors.Is(err, tokens.ErrUnknown) {
-			return gate, err
+		if agent, err = gate.authenticate(r); !errors.Is(err, tokens.ErrUnknown) {
+			break
 		}
 	}
-	return gate, nil
+	return gate, agent, err
 }

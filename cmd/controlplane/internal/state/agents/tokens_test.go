@@ -75,6 +75,11 @@ func newWorld(t *testing.T, lifetime time.Duration) (w world, shown string) {
 	t.Helper()
 	database, err := db.SQLite{Path: filepath.Join(t.TempDir(), "db")}.Open(t.Context())
 	require.NoError(t, err)
+	return newWorldOn(t, database, lifetime)
+}
+
+func newWorldOn(t *testing.T, database *db.Database, lifetime time.Duration) (w world, shown string) {
+	t.Helper()
 	t.Cleanup(func() { require.NoError(t, database.Close()) })
 	w = world{t, database, agents.Scopes{
 		Database: database, Kind: audit.KindRegion, Unknown: errors.New("unknown region"), Lifetime: lifetime,

@@ -181,7 +181,9 @@ type rotated struct {
 	RegionID string `json:"region_id"`
 	// Token is the new one, shown this once.
 	Token string `json:"token"`
-	// OverlapSeconds is how long the token of before stays valid.
+	// OverlapSeconds is how long the token of before stays valid, as it was asked for. It ends before
+	// that if its own end comes first, or once the agent has renewed the new token:
+	// previous_token_until of the object has the end of now.
 	OverlapSeconds int64 `json:"overlap_seconds"`
 }
 

@@ -31,7 +31,11 @@ const (
 )
 
 // sender is what a request says that it comes from.
-type sender struct{ region, platform, cell string }
+type sender struct {
+	region, platform, cell string
+	// repeated is a header that the request has more than once. Empty: there is none.
+	repeated string
+}
 
 type senderKey struct{}
 
@@ -50,6 +54,11 @@ func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter,
 	return requestid.Handler(origin.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := func(name string) string { return strings.TrimSpace(r.Header.Get(name)) }
 		from := sender{region: header(headerRegion), platform: header(headerPlatform), cell: header(headerCell)}
+		for _, name := range []string{"Authorization", headerRegion, headerPlatform, headerCell} {
+			if len(r.Header.Values(name)) > 1 {
+				from.repeated = name
+			}
+		}
 		method := path.Base(r.URL.Path)
 		watch := strings.HasPrefix(method, "Watch")
 		// Nothing of the body of a stream is held.
@@ -85,6 +94,9 @@ func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter,
 func (s *Service) caller(ctx context.Context, field string) (caller, error) {
 	found, _ := ctx.Value(senderKey{}).(sender)
 	own := agents.Of(ctx).ID
+	if found.repeated != "" {
+		return caller{}, connect.NewError(connect.CodeInvalidArgument, errors.New(found.repeated+": is there more than once, must be there once"))
+	}
 	if found.region == "" {
 		return caller{}, connect.NewError(connect.CodeInvalidArgument, errors.New(headerRegion+": is required"))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
@@ -307,4 +308,54 @@ func (w *world) remove(id string) {
 	require.NoError(w.t, scopes.Remove(ctx, id, true))
 	_, err := scopes.Authenticate(ctx, w.tokens[id])
 	require.ErrorIs(w.t, err, tokens.ErrUnknown)
+}
+
+// repeated sends a header a second time.
+type repeated struct {
+	http.RoundTripper
+	name, value string
+}
+
+func (h repeated) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Add(h.name, h.value)
+	return h.RoundTripper.RoundTrip(r)
+}
+
+func TestAHeaderThatSaysWhoAsksIsThereOnce(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		said := []string{"Authorization", "Bearer " + w.tokens[eu], "X-Krane-Region", "eu-1", "X-Krane-Platform", "aws", "X-Krane-Cell", "cell-a"}
+		for name, value := range map[string]string{
+			"Authorization": "Bearer " + bearer, "X-Krane-Region": "us-1", "X-Krane-Platform": "gcp", "X-Krane-Cell": "cell-a",
+		} {
+			protocols := &http.Protocols{}
+			protocols.SetUnencryptedHTTP2(true)
+			transport := &http.Transport{Protocols: protocols}
+			w.t.Cleanup(transport.CloseIdleConnections)
+			client := ctrlv1connect.NewClusterServiceClient(&http.Client{Transport: headed{repeated{transport, name, value}, said}}, w.url)
+			want := name + ": is there more than once, must be there once"
+			_, err := client.Heartbeat(w.t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+			require.Equal(w.t, connect.CodeInvalidArgument, connect.CodeOf(err), name)
+			require.ErrorContains(w.t, err, want)
+			stream, err := client.WatchDeployments(w.t.Context(), connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{}))
+			require.NoError(w.t, err)
+			require.False(w.t, stream.Receive())
+			require.Equal(w.t, connect.CodeInvalidArgument, connect.CodeOf(stream.Err()), name)
+			require.ErrorContains(w.t, stream.Err(), want)
+
+			r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.url+"/api/v1/scopes/eu-1/items", http.NoBody)
+			require.NoError(w.t, err)
+			answer, err := headed{repeated{http.DefaultTransport, name, value}, said}.RoundTrip(r)
+			require.NoError(w.t, err)
+			text, err := io.ReadAll(answer.Body)
+			require.NoError(w.t, err)
+			require.NoError(w.t, answer.Body.Close())
+			require.Equal(w.t, http.StatusBadRequest, answer.StatusCode, "%s: %s", name, text)
+			require.Contains(w.t, string(text), want)
+		}
+		_, err := w.client("Bearer "+w.tokens[eu], "eu-1", "X-Krane-Cell", "cell-b").Heartbeat(
+			w.t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+		require.NoError(w.t, err, "no cell has claimed the region")
+	})
 }

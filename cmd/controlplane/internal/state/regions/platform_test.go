@@ -286,7 +286,7 @@ func TestRegionsOfOneNameAreListedInParts(t *testing.T) {
 	})
 }
 
-// verbs returns what was done to a region, the last first.
+// verbs returns the changes to a region, the last first.
 func (w *world) verbs(id string) (verbs []string) {
 	w.t.Helper()
 	entries, _, err := (&audit.Log{Database: w.database}).List(w.t.Context(), audit.Filter{Kind: audit.KindRegion, Name: id}, 100)

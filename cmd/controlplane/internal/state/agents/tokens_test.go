@@ -184,11 +184,14 @@ func TestATokenHasItsEndInTheMetric(t *testing.T) {
 	t.Parallel()
 	var values []float64
 	set := func(_ *prometheus.Desc, value float64, _ ...string) { values = append(values, value) }
-	agents.Expires(time.Hour, time.Time{}, set, nil)
-	agents.Expires(0, time.Now().Add(time.Hour), set, nil)
+	hour := time.Now().Add(time.Hour)
+	agents.Expires(time.Hour, time.Time{}, time.Time{}, set, nil)
+	agents.Expires(0, hour, time.Time{}, set, nil)
 	require.Empty(t, values, "they have none")
-	agents.Expires(time.Hour, time.Now().Add(time.Hour), set, nil)
-	agents.Expires(time.Hour, time.Now().Add(-time.Hour), set, nil)
+	agents.Expires(time.Hour, time.Now().Add(-time.Hour), time.Now(), set, nil)
+	require.Empty(t, values, "the agent has another one")
+	agents.Expires(time.Hour, hour, time.Now(), set, nil)
+	agents.Expires(time.Hour, time.Now().Add(-time.Hour), time.Now().Add(-2*time.Hour), set, nil)
 	require.Len(t, values, 2)
 	require.InDelta(t, time.Hour.Seconds(), values[0], time.Minute.Seconds())
 	require.Zero(t, values[1])

@@ -36,7 +36,7 @@ func newContacts(store *Store, bodies *bodies, logger *slog.Logger) *agents.Gaug
 		lag: g.New("cluster_lag_generations",
 			"Generations between the state that is served and the newest that the cluster's agent has reported on.", id, region),
 		token: g.New("cluster_token_expires_seconds",
-			"Time until the token of the cluster's agent ends; no series for a token without an end.", id, region),
+			"Time until the token of the cluster's agent ends; no series for one without an end, or that the agent does not use.", id, region),
 		lifetime: g.New("agent_token_lifetime_seconds",
 			"How long a token is valid that an agent has renewed; no series if tokens have no end."),
 		services: g.New("cluster_services", "Services of the cluster by where they stand: "+
@@ -74,7 +74,7 @@ func (c *contacts) read(ctx context.Context, set agents.Set) {
 			lag -= cluster.ReportedGeneration
 		}
 		set(c.lag, float64(lag), cluster.ClusterID, cluster.Region)
-		agents.Expires(c.store.TokenLifetime, cluster.TokenUntil, set, c.token, cluster.ClusterID, cluster.Region)
+		agents.Expires(c.store.TokenLifetime, cluster.TokenUntil, cluster.Contact(), set, c.token, cluster.ClusterID, cluster.Region)
 		count.Add(cluster.Contact(), set, c.silence, cluster.ClusterID, cluster.Region)
 	}
 	count.Set(set, c.clusters)

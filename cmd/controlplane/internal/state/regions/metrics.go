@@ -33,7 +33,7 @@ func newLeases(store *Store, logger *slog.Logger) *agents.Gauges {
 		lag: g.New("region_lag_versions", "Versions between the head of the region's log and the lowest position "+
 			"that its agent has reported within a day; no series before the first.", region),
 		token: g.New("region_token_expires_seconds",
-			"Time until the token of the region's agent ends; no series for a token without an end.", region),
+			"Time until the token of the region's agent ends; no series for one without an end, or that the agent does not use.", region),
 		instances: g.New("region_instances", "Instances of the region by the status that its agent reported: "+
 			"pending, running, failed or, of a silent region, inactive.", region, "status"),
 		sentinels: g.New("region_sentinels", "Sentinels that should run in the region, by the health that its agent reported; "+
@@ -67,7 +67,7 @@ func (l *leases) read(ctx context.Context, set agents.Set) {
 		if r.Reported {
 			set(l.lag, float64(max(r.Head, r.Applied)-r.Applied), r.Scope)
 		}
-		agents.Expires(l.store.TokenLifetime, r.TokenUntil, set, l.token, r.Scope)
+		agents.Expires(l.store.TokenLifetime, r.TokenUntil, r.HeartbeatAt, set, l.token, r.Scope)
 		count.Add(r.HeartbeatAt, set, l.silence, r.Scope)
 	}
 	count.Set(set, l.regions)

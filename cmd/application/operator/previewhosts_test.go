@@ -64,6 +64,14 @@ func (r *rivals) host() string {
 	return fmt.Sprintf("pr-%d.%s.preview.example.com", pullRequest, r.app)
 }
 
+// makes makes the Application of a tenant. A preview whose Application the operator does not see yet
+// has none for this moment.
+func (r *rivals) makes(b *bench) {
+	r.Helper()
+	b.app(r.app, "")
+	b.eventually("it is seen", func() bool { return b.get("app", r.app, ".status.phase") != "" })
+}
+
 // wants makes a preview of a tenant. The second of two is younger, as its server sees it.
 func (r *rivals) wants(b *bench) {
 	r.Helper()
@@ -96,7 +104,7 @@ func (r *rivals) leads(b *bench) string {
 
 func firstHasTheHost(r *rivals) {
 	for _, b := range []*bench{r.team, r.evil} {
-		b.app(r.app, "")
+		r.makes(b)
 		r.wants(b)
 		if b == r.team {
 			require.Equal(r, r.host(), r.decided(b))
@@ -119,7 +127,7 @@ func firstHasTheHost(r *rivals) {
 func orphanHasNoClaim(r *rivals) {
 	r.wants(r.evil)
 	require.Equal(r, "ParentNotFound", r.decided(r.evil))
-	r.team.app(r.app, "")
+	r.makes(r.team)
 	r.wants(r.team)
 	require.Equal(r, r.host(), r.decided(r.team))
 	require.Empty(r, r.evil.get("preview", "mine-"+r.app, ".status.host"))
@@ -128,8 +136,7 @@ func orphanHasNoClaim(r *rivals) {
 // hangingParentGivesNoClaim has one whose Application is being deleted, and never goes: its
 // tenant may add a finalizer.
 func hangingParentGivesNoClaim(r *rivals) {
-	r.evil.app(r.app, "")
-	r.evil.eventually("it is seen", func() bool { return r.evil.get("app", r.app, ".status.phase") != "" })
+	r.makes(r.evil)
 	r.evil.in("patch", "app", r.app, "--type=json", "-p", `[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/hold"}]`)
 	r.evil.in("delete", "app", r.app, "--wait=false")
 	r.evil.eventually("its deletion is seen", func() bool {
@@ -137,7 +144,7 @@ func hangingParentGivesNoClaim(r *rivals) {
 	})
 	r.wants(r.evil)
 	require.Equal(r, "ParentNotFound", r.decided(r.evil))
-	r.team.app(r.app, "")
+	r.makes(r.team)
 	r.wants(r.team)
 	require.Equal(r, r.host(), r.decided(r.team))
 	r.evil.in("patch", "app", r.app, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
@@ -146,7 +153,7 @@ func hangingParentGivesNoClaim(r *rivals) {
 // freedHostGoesToTheNext is what the second gets when the first ends.
 func freedHostGoesToTheNext(r *rivals) {
 	for _, b := range []*bench{r.team, r.evil} {
-		b.app(r.app, "")
+		r.makes(b)
 		r.wants(b)
 		r.decided(b)
 	}
@@ -159,7 +166,7 @@ func freedHostGoesToTheNext(r *rivals) {
 
 // reservedHostOfAPreview is a host that the platform uses itself, below the domain of previews.
 func reservedHostOfAPreview(r *rivals) {
-	r.evil.app(r.app, "")
+	r.makes(r.evil)
 	r.wants(r.evil)
 	require.Equal(r, "HostNotAllowed", r.decided(r.evil))
 	require.NotContains(r, r.leads(r.evil), r.host())
@@ -169,7 +176,7 @@ func reservedHostOfAPreview(r *rivals) {
 // hostOutlivesItsApplication: a preview goes on without its Application, and so does its host,
 // also for an operator that has just started.
 func hostOutlivesItsApplication(r *rivals) {
-	r.team.app(r.app, "")
+	r.makes(r.team)
 	r.wants(r.team)
 	require.Equal(r, r.host(), r.decided(r.team))
 	r.team.in("delete", "app", r.app, "--timeout=120s")
@@ -177,7 +184,7 @@ func hostOutlivesItsApplication(r *rivals) {
 		return r.team.previewCondition("mine-"+r.app, "Ready", "reason") == "ParentNotFound"
 	})
 	r.again()
-	r.evil.app(r.app, "")
+	r.makes(r.evil)
 	r.wants(r.evil)
 	require.Equal(r, "HostTaken", r.decided(r.evil))
 	require.Equal(r, r.host(), r.leads(r.team))

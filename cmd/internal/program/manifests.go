@@ -23,6 +23,9 @@ func ManifestsCommand(short string, manifests Manifests) *cobra.Command {
 	return &cobra.Command{
 		Use: "manifests", Short: short, Args: NoArgs, Annotations: map[string]string{annotationUnbound: "true"},
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkValues(c.Flags()); err != nil {
+				return &UsageError{err}
+			}
 			text, err := manifests.YAML()
 			if err != nil {
 				return &UsageError{err}

@@ -315,8 +315,16 @@ func (h habit) refuses(t *testing.T, path string) {
 		}
 	}
 	for _, setting := range settingsOf(t, path, "manifests") {
-		if flag := setting[0]; flag != "help" {
-			refused("--"+flag, nil, slices.Concat([]string{"manifests"}, h.needed, []string{"--" + flag + "=" + nonsense})...)
+		flag, usage := setting[0], setting[2]
+		if flag == "help" {
+			continue
+		}
+		refused("--"+flag, nil, slices.Concat([]string{"manifests"}, h.needed, []string{"--" + flag + "=" + nonsense})...)
+		if strings.Contains(usage, "(default ") { // it has no meaning without a value
+			code, stdout, stderr := call(t, path, slices.Concat([]string{"manifests"}, h.needed, []string{"--" + flag + "="})...)
+			require.Equal(t, 2, code, "%s: %s", flag, stderr)
+			require.Empty(t, stdout, flag)
+			require.Contains(t, stderr, "--"+flag)
 		}
 	}
 	for n := 0; n < len(h.needed); n += 2 {

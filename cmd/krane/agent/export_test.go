@@ -11,6 +11,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/breaker"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -57,6 +58,11 @@ func NewReports(client ctrlv1connect.ClusterServiceClient, logger *slog.Logger, 
 	}}
 	r.session.renew = func() { reports.Renewed++ }
 	return reports
+}
+
+// Follows has these followers of the streams.
+func (r *Reports) Follows(replicas map[stream.Collection]*statesync.Replica) {
+	r.reporter.streams.replicas = replicas
 }
 
 // Heartbeat sends one.

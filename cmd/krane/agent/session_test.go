@@ -17,6 +17,7 @@ import (
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/agent"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -201,6 +202,70 @@ func TestAllIsReportedAgainAfterASilenceOfThreeHeartbeats(t *testing.T) {
 		for _, collection := range collections {
 			require.True(t, asked(collection), "the reports of the region may be void")
 		}
+	})
+}
+
+// roundTripper is a transport that is a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// attempts are streams that fail at once, with an error after which the pause is half a minute at least.
+type attempts struct{ count int }
+
+func (a *attempts) Watch(context.Context, statesync.Watch, func(statesync.Frame) error) error {
+	a.count++
+	return statesync.ErrUnauthenticated
+}
+
+// TestAHeartbeatThatIsAnsweredAgainEndsThePausesOfTheStreams: the control plane is back.
+func TestAHeartbeatThatIsAnsweredAgainEndsThePausesOfTheStreams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		control := &epochs{epoch: 1}
+		mux := http.NewServeMux()
+		mux.Handle(ctrlv1connect.NewClusterServiceHandler(control))
+		direct := roundTripper(func(r *http.Request) (*http.Response, error) {
+			recorder := httptest.NewRecorder()
+			mux.ServeHTTP(recorder, r)
+			return recorder.Result(), nil
+		})
+		reports := agent.NewReports(
+			ctrlv1connect.NewClusterServiceClient(&http.Client{Transport: direct}, "http://control"), slog.New(slog.DiscardHandler), time.Hour,
+		)
+		source := &attempts{}
+		replica := &statesync.Replica{Source: source, Scope: "eu", Handle: func(context.Context, statesync.Item) error { return nil }}
+		reports.Follows(map[stream.Collection]*statesync.Replica{stream.Deployments: replica})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = replica.Start(ctx) }()
+		attempted := func() int {
+			before := source.count
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			return source.count - before
+		}
+		quiet := func() { // until just after an attempt
+			before := source.count
+			for source.count == before {
+				time.Sleep(time.Second)
+			}
+		}
+		quiet()
+		require.NoError(t, reports.Heartbeat(t.Context()))
+		require.Zero(t, attempted(), "nothing was wrong with the one before")
+		control.err = errors.New("away")
+		quiet()
+		require.Error(t, reports.Heartbeat(t.Context()))
+		require.Zero(t, attempted())
+		control.err = nil
+		quiet()
+		require.NoError(t, reports.Heartbeat(t.Context()))
+		require.Equal(t, 1, attempted())
+		quiet()
+		require.NoError(t, reports.Heartbeat(t.Context()))
+		require.Zero(t, attempted())
+		cancel()
+		synctest.Wait()
 	})
 }
 

@@ -32,12 +32,12 @@ func (s *session) epoch() uint64 { return s.given.Load() }
 // next returns the number of the next report.
 func (s *session) next() uint64 { return s.sequence.Add(1) }
 
-// claims reports whether the next heartbeat claims an epoch. An answer without one is that of a
-// control plane that gives none, or has lost its end on the way: reports go without, and each
-// heartbeat asks again.
+// claims reports whether the next heartbeat claims an epoch. The control plane may
+// give none, or its answer was cut on the way: reports then go without, and each heartbeat asks
+// again.
 func (s *session) claims() bool { return !s.claimed() || s.epoch() == 0 }
 
-// claim takes an epoch. It reports whether it is another one than the one before.
+// claim takes an epoch. It reports whether the epoch differs from the last one, or there was none.
 func (s *session) claim(epoch uint64) (another bool) {
 	before := s.given.Swap(epoch)
 	s.superseded.Store(false)

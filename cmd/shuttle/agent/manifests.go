@@ -66,8 +66,8 @@ func (m Manifests) YAML() (string, error) {
 	return agent.YAML(nil, objects...)
 }
 
-// InstalledSettings are the variables of the agent that an installation may set. The others are
-// where its files are and what it listens on, which the manifests decide.
+// InstalledSettings are the variables of the agent that an installation may set. The manifests decide
+// about the others: paths of files, addresses, and leader election, as there is one replica.
 func InstalledSettings() []string {
 	return []string{
 		"STARFORM_RECONCILE_INTERVAL", "STARFORM_SNAPSHOT_INTERVAL", "STARFORM_CAPACITY_INTERVAL", "STARFORM_WAKE_ON_DRIFT",

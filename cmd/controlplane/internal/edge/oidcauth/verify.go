@@ -266,7 +266,7 @@ func (p *People) verify(ctx context.Context, token, nonce string) (tokens.Admin,
 
 // why returns why a token was refused. What it says of the token was not proven.
 func (p *People) why(token string) error {
-	_, rest, _ := strings.Cut(token, ".") // that of a browser's sign-in may have any form
+	_, rest, _ := strings.Cut(token, ".") // an issuer may answer anything as an ID token
 	payload, _, _ := strings.Cut(rest, ".")
 	var of claims
 	if text, err := base64.RawURLEncoding.DecodeString(payload); err != nil || json.Unmarshal(text, &of) != nil {

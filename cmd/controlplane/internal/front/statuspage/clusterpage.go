@@ -34,7 +34,7 @@ type clusterDocument struct {
 	Bytes    int64
 	MaxBytes int64
 	Hold     *hold
-	// Token is that of the agent; nil: tokens have no end.
+	// Token is the token of the agent. Nil: tokens have no end.
 	Token *agentToken
 	// Services are the first, and MoreServices counts the others.
 	Services     []serviceRow

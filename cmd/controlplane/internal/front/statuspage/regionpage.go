@@ -84,7 +84,7 @@ type regionDocument struct {
 	HasStreams    bool
 	Streams       int
 	Hold          *hold
-	// Token is that of the agent; nil: tokens have no end.
+	// Token is the token of the agent. Nil: tokens have no end.
 	Token   *agentToken
 	Objects []objectRow
 	// More is true if there are objects that are not shown.

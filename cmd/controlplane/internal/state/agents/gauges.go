@@ -49,7 +49,7 @@ func (g *Gauges) Collect(to chan<- prometheus.Metric) {
 }
 
 // Expires sets the gauge to the time until a token ends, unless it has no end, or its agent was heard of
-// after that: then it has another one, such as that of all regions.
+// after that: then it has another one, such as the token of all regions.
 func Expires(lifetime time.Duration, until, contact time.Time, set Set, gauge *prometheus.Desc, labels ...string) {
 	if lifetime > 0 && !until.IsZero() && !contact.After(until) {
 		set(gauge, max(0, time.Until(until).Seconds()), labels...)

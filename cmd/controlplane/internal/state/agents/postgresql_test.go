@@ -20,7 +20,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
 
-// postgresql is a world where transactions run at the same time, as those of SQLite do not.
+// postgresql is a world where transactions run at the same time. On SQLite one waits for the other.
 func postgresql(t *testing.T, lifetime time.Duration) (w world, shown string) {
 	t.Helper()
 	database, err := db.PostgreSQL{URL: pgtest.NewDatabase(t)}.Open(t.Context())

@@ -233,8 +233,8 @@ func (s *Service) Heartbeat(
 }
 
 // current refuses an epoch that is not the last one given to an agent of the region. As
-// long as none was given, the agent chooses. 0 is no epoch: that of an agent without the
-// extension, which numbers nothing. Of two agents the one that was given an epoch later
+// long as none was given, the agent chooses. An agent without the extension sends neither an
+// epoch nor a number. Of two agents the one that was given an epoch later
 // reports, so that a start after a crash does so at once.
 func (s *Service) current(ctx context.Context, c caller, at made) error {
 	epoch := at.epoch

@@ -594,7 +594,7 @@ func TestAnEpochIsGivenAndAnEarlierStartOfTheAgentRefused(t *testing.T) {
 			_, err := w.agent().ReportSentinelStatus(ctx, connect.NewRequest(&ctrlv1.ReportSentinelStatusRequest{K8SName: "s", AgentEpoch: stale}))
 			require.Equal(w.t, want, reason(err))
 		}
-		// A number without an epoch is that of an agent which has lost the answer to its claim.
+		// An agent that has lost the answer to its claim sends a number without an epoch.
 		require.Equal(w.t, "stale-epoch", reason(report(0, 101, "numbered")))
 		_, err := w.agent().ReportSentinelStatus(ctx, connect.NewRequest(&ctrlv1.ReportSentinelStatusRequest{K8SName: "s", Sequence: 101}))
 		require.Equal(w.t, "stale-epoch", reason(err))
@@ -710,7 +710,8 @@ func TestReportsOfASentinelAreKeptInOrder(t *testing.T) {
 	each(t, func(w *world) {
 		ctx := w.t.Context()
 		_, err := w.store.PutSentinel(ctx, eu, "s_1", regions.Wanted{State: "running", Spec: json.RawMessage(
-			`{"k8s_namespace":"ws","k8s_name":"gate","workspace_id":"w","project_id":"p","app_id":"a","environment_id":"e","image":"one:1","cpu_millicores":"250","memory_mib":"256","replicas":1}`,
+			`{"k8s_namespace":"ws","k8s_name":"gate","workspace_id":"w","project_id":"p",` +
+				`"app_id":"a","environment_id":"e","image":"one:1","cpu_millicores":"250","memory_mib":"256","replicas":1}`,
 		)})
 		require.NoError(w.t, err)
 		for _, step := range []struct {

@@ -85,6 +85,31 @@ func TestAPodWaitsForAStandbyMachineIfNothingElseEndsIt(t *testing.T) {
 	}
 }
 
+// TestAPodIsEndingSinceItWasSeenToBe sees pods before they are deleted.
+func TestAPodIsEndingSinceItWasSeenToBe(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]int{"ReplicaSet": 1, "DaemonSet": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			w := New(domain, platform, func([]string, bool) {})
+			w.SawNode(machine())
+			pod := bound(func(p *corev1.Pod) {
+				p.Spec.Tolerations, p.OwnerReferences = nil, []metav1.OwnerReference{{Kind: kind, Controller: new(true)}}
+			})
+			waiting := func() int {
+				w.SawPod(types.NamespacedName{Name: "pod"}, pod)
+				return w.Machines("web", "", nil)[0].Status.Waiting
+			}
+			require.Zero(t, waiting())
+			time.Sleep(2 * endingAge)
+			pod = pod.DeepCopy()
+			pod.DeletionTimestamp = new(metav1.Now())
+			require.Zero(t, waiting(), "it was not terminating before")
+			time.Sleep(endingAge)
+			require.Equal(t, want, waiting(), kind)
+		})
+	}
+}
+
 // TestWhatHasToBeEvicted is B8: neither the pods of DaemonSets, nor mirrors, nor what has
 // ended.
 func TestWhatHasToBeEvicted(t *testing.T) {

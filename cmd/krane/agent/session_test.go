@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -211,10 +212,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // attempts are streams that fail at once, with an error after which the pause is half a minute at least.
-type attempts struct{ count int }
+type attempts struct{ count atomic.Int32 }
 
 func (a *attempts) Watch(context.Context, statesync.Watch, func(statesync.Frame) error) error {
-	a.count++
+	a.count.Add(1)
 	return statesync.ErrUnauthenticated
 }
 
@@ -238,15 +239,15 @@ func TestAHeartbeatThatIsAnsweredAgainEndsThePausesOfTheStreams(t *testing.T) {
 		reports.Follows(map[stream.Collection]*statesync.Replica{stream.Deployments: replica})
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = replica.Start(ctx) }()
-		attempted := func() int {
-			before := source.count
+		attempted := func() int32 {
+			before := source.count.Load()
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			return source.count - before
+			return source.count.Load() - before
 		}
 		quiet := func() { // until just after an attempt
-			before := source.count
-			for source.count == before {
+			before := source.count.Load()
+			for source.count.Load() == before {
 				time.Sleep(time.Second)
 			}
 		}
@@ -260,7 +261,7 @@ func TestAHeartbeatThatIsAnsweredAgainEndsThePausesOfTheStreams(t *testing.T) {
 		control.err = nil
 		quiet()
 		require.NoError(t, reports.Heartbeat(t.Context()))
-		require.Equal(t, 1, attempted())
+		require.Equal(t, int32(1), attempted())
 		quiet()
 		require.NoError(t, reports.Heartbeat(t.Context()))
 		require.Zero(t, attempted())

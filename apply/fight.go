@@ -120,6 +120,18 @@ func (f *fights) leave(id ID, now time.Time, err error) error {
 	return err
 }
 
+// contested counts the fights that are not over.
+func (f *fights) contested(now time.Time) (count int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, at := range f.by {
+		if !at.until.IsZero() && now.Sub(at.last) < fightWindow {
+			count++
+		}
+	}
+	return count
+}
+
 func (at *fight) error() *FightError {
 	return &FightError{Repairs: at.repairs, Deleted: at.deleted, Conflicts: at.conflicts}
 }

@@ -30,6 +30,7 @@ func TestAFightIsAskedAboutAndThenLeftAloneForLongerAndLonger(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, force, "the server is asked who it is")
 	theirs := []Conflict{{Field: ".data.key", Manager: "somebody"}}
+	require.Zero(t, f.contested(now), "the last repair may hold")
 	err = f.leave(id, now, &ConflictError{theirs})
 	require.Equal(t, &FightError{Repairs: fightLimit, Conflicts: theirs}, err)
 
@@ -41,14 +42,20 @@ func TestAFightIsAskedAboutAndThenLeftAloneForLongerAndLonger(t *testing.T) {
 		now = now.Add(1)
 		repaired()
 		repairs++
+		require.Equal(t, 1, f.contested(now.Add(fightWindow-1)))
 	}
 
 	// Ten minutes without a repair end it.
 	now = now.Add(fightWindow)
+	require.Zero(t, f.contested(now))
 	for range fightLimit {
 		repaired()
 	}
+	_, _ = f.enter(id, now, false)
+	require.NoError(t, f.leave(id, now, nil))
+	require.Equal(t, 1, f.contested(now))
 	f.forget(id)
+	require.Zero(t, f.contested(now), "it is gone")
 	require.Empty(t, f.by)
 	for range 5 * minSwept {
 		now = now.Add(time.Second)

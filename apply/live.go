@@ -135,6 +135,11 @@ func (l *Live) prepare() error {
 	return l.invalid
 }
 
+// Contested returns how many of our objects are fought over now: another program changes
+// each back after each repair, or deletes it after each creation ([FightError]). An object
+// counts until its fight is over. It may be called at any time, by several goroutines.
+func (l *Live) Contested() int { return l.fights.contested(time.Now()) }
+
 func (l *Live) validate() error {
 	switch {
 	case l.Client == nil:

@@ -30,6 +30,7 @@ type metrics struct {
 	breakers    *prometheus.GaugeVec
 	unreported  prometheus.Gauge
 	superseded  prometheus.Gauge
+	contested   func() int // set before the first scrape
 }
 
 const metricPrefix = "unkey_krane_"
@@ -82,7 +83,20 @@ func newMetrics() *metrics {
 			prometheus.GaugeOpts{Name: metricPrefix + "superseded", Help: "1 while another agent of the region reports, and this one does not."},
 		),
 	}
+	contested := prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{
+			Name: metricPrefix + "contested_objects",
+			Help: "Objects that another program changes back after each repair, or deletes after each creation.",
+		},
+		func() float64 {
+			if m.contested == nil {
+				return 0
+			}
+			return float64(m.contested())
+		},
+	)
 	m.registry.MustRegister(
+		contested,
 		m.operations,
 		m.corrections,
 		m.fullSyncs,

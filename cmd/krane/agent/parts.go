@@ -39,6 +39,14 @@ func (ps parts) synced() error {
 	return nil
 }
 
+// contested counts the objects that are fought over.
+func (ps parts) contested() (count int) {
+	for _, p := range ps {
+		count += p.live.Contested()
+	}
+	return count
+}
+
 // components are all that the agent applies.
 func components() []render.Component {
 	return []render.Component{render.Namespace, render.Account, render.Deployment, render.Sentinel, render.Policy}

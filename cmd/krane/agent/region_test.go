@@ -17,6 +17,34 @@ func (b *bench) imageOf(name string) string {
 	return b.kubectl("get", "replicaset", name, "-n", b.name, "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 }
 
+// setImage has another manager change the image of a deployment.
+func (b *bench) setImage(name, image string) {
+	b.t.Helper()
+	b.kubectl("patch", "replicaset", name, "-n", b.name, "--field-manager=rival", "--type=json",
+		"-p", fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, image))
+}
+
+// countsWhatIsFoughtOver: an edit is put right at once, from the sixth time on it is a fight,
+// which is counted and left alone for a while. The others are not held back.
+func countsWhatIsFoughtOver(b *bench) {
+	web := b.deployment("web")
+	b.want(web)
+	b.start()
+	await.Eventually(b.t, "it runs", func() bool { return b.running("web") })
+	for range 5 {
+		b.setImage("web", "rival")
+		await.Eventually(b.t, "the image is back", func() bool { return b.imageOf("web") == web.GetImage() })
+	}
+	require.Equal(b.t, "0", b.metric("contested_objects"))
+	b.setImage("web", "rival")
+	await.Eventually(b.t, "the fight is counted", func() bool { return b.metric("contested_objects") == "1" })
+	require.Equal(b.t, "rival", b.imageOf("web"), "it is left alone")
+	b.want(web, b.deployment("api"))
+	await.Eventually(b.t, "another one is made", func() bool { return b.running("api") })
+	await.Eventually(b.t, "the image is back once more", func() bool { return b.imageOf("web") == web.GetImage() })
+	require.Equal(b.t, "1", b.metric("contested_objects"), "it is not over")
+}
+
 // quiet waits until the agents neither write nor report for some heartbeats.
 func quiet(agents ...*bench) {
 	b := agents[0]
@@ -61,16 +89,7 @@ func twoAgents(b *bench) {
 	for _, deletion := range append(b.deletes(), other.deletes()...) {
 		require.Contains(b.t, deletion, "api")
 	}
-	b.kubectl(
-		"patch",
-		"replicaset",
-		"web",
-		"-n",
-		b.name,
-		"--type=json",
-		"-p",
-		`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"wrong"}]`,
-	)
+	b.setImage("web", "wrong")
 	await.Eventually(b.t, "the image is back", func() bool { return b.imageOf("web") == web.GetImage() })
 	quiet(b, other)
 	require.True(b.t, b.running("web"))

@@ -43,6 +43,7 @@ func scenarios() map[string]func(*bench) {
 		"kubernetes outage":              kubernetesOutage,
 		"control plane outage":           controlOutage,
 		"two agents":                     twoAgents,
+		"a fight is counted":             countsWhatIsFoughtOver,
 		"a second cell":                  secondCell,
 		"a lost region":                  regionLost,
 		"a silent region":                silentRegion,
@@ -239,27 +240,8 @@ func humanEdit(b *bench) {
 	b.start()
 	await.Eventually(b.t, "it runs", func() bool { return b.running("web") })
 	b.kubectl("annotate", "replicaset", "web", "-n", b.name, "example.com/note=theirs")
-	b.kubectl(
-		"patch",
-		"replicaset",
-		"web",
-		"-n",
-		b.name,
-		"--type=json",
-		"-p",
-		`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"wrong"}]`,
-	)
-	await.Eventually(b.t, "the image is back", func() bool {
-		return b.kubectl(
-			"get",
-			"replicaset",
-			"web",
-			"-n",
-			b.name,
-			"-o",
-			"jsonpath={.spec.template.spec.containers[0].image}",
-		) == "registry.example.com/web:1"
-	})
+	b.setImage("web", "wrong")
+	await.Eventually(b.t, "the image is back", func() bool { return b.imageOf("web") == "registry.example.com/web:1" })
 	require.Equal(
 		b.t,
 		"theirs",

@@ -62,6 +62,8 @@ func (a *Agent) Start(ctx context.Context) error {
 		}
 		current.Store(t)
 		defer current.Store(nil)
+		metrics.live.Store(t.live)
+		defer metrics.live.Store(nil)
 		return t.group.Start(ctx)
 	})
 	if a.Config.LeaderElection {

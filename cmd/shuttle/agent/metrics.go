@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,8 @@ type metrics struct {
 	instantsSkipped                              *prometheus.CounterVec
 	lastEvent                                    *prometheus.GaugeVec
 	watchErrors                                  *prometheus.CounterVec
+
+	live atomic.Pointer[apply.Live] // of the term, nil between terms
 }
 
 func newMetrics() *metrics {
@@ -120,7 +123,19 @@ func newMetrics() *metrics {
 			[]string{"resource"},
 		),
 	}
-	m.registry.MustRegister(m.reconcileError, m.starbase, m.rejected, m.held, m.writes, m.generation, m.gateway, m.passes, m.requests,
+	contested := prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{
+			Name: "starform_contested_objects",
+			Help: "Objects that another program changes back after each repair, or deletes after each creation.",
+		},
+		func() float64 {
+			if live := m.live.Load(); live != nil {
+				return float64(live.Contested())
+			}
+			return 0
+		},
+	)
+	m.registry.MustRegister(contested, m.reconcileError, m.starbase, m.rejected, m.held, m.writes, m.generation, m.gateway, m.passes, m.requests,
 		m.snapshotsSent, m.snapshotsFailed, m.snapshotsSpooled, m.instantsSkipped, m.capacitySent, m.lastEvent, m.watchErrors)
 	return m
 }

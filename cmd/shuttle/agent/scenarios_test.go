@@ -458,7 +458,7 @@ func missesGateway(t *testing.T, b *bench) {
 // namesWhoFights is C24: an edit is put right in one pass, from the sixth time on it is a
 // fight, which is named and left alone for a while.
 func namesWhoFights(t *testing.T, b *bench) {
-	b.start(t)
+	a := b.start(t)
 	b.starbase.serve(t, b.one(t, 1))
 	b.healthy(t, 3)
 	ns, web := b.project().Namespace, strings.TrimSpace(b.deployment(t, "web", "production"))
@@ -482,6 +482,7 @@ func namesWhoFights(t *testing.T, b *bench) {
 		edit()
 		await.Eventually(t, "it is put right", func() bool { return image() == "example.com/web:1" })
 	}
+	require.Zero(t, metric(t, a, "starform_contested_objects"))
 	edit()
 	id := b.one(t, 1).Services[0].Identity()
 	await.Eventually(t, "the fight is reported", func() bool {
@@ -489,6 +490,7 @@ func namesWhoFights(t *testing.T, b *bench) {
 		return s.ErrorClass == starbase.ClassContested && strings.Contains(s.Message, "rival") && strings.Contains(s.Message, "image")
 	})
 	require.Equal(t, "example.com/rival:1", image(), "it is left alone")
+	require.InDelta(t, 1, metric(t, a, "starform_contested_objects"), 0)
 	require.Equal(t, 2, b.starbase.healthy(), "no other service is held back")
 	await.Eventually(t, "it is put right once more", func() bool { return image() == "example.com/web:1" })
 	b.healthy(t, 3)

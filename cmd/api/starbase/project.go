@@ -1,5 +1,8 @@
 package starbase
 
+// NamespacePrefix is how the name of the namespace of every project begins.
+const NamespacePrefix = "proj-"
+
 // Project is one tenant namespace; the environments of the project share it.
 type Project struct {
 	// ProjectID is a UUID.

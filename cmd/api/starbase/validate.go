@@ -73,7 +73,7 @@ func (p *Project) Validate() []FieldError {
 	v.require(
 		"namespace",
 		p.Namespace,
-		labelPattern.MatchString(p.Namespace) && len(p.Namespace) <= 63 && strings.HasPrefix(p.Namespace, "proj-"),
+		labelPattern.MatchString(p.Namespace) && len(p.Namespace) <= 63 && strings.HasPrefix(p.Namespace, NamespacePrefix),
 		"proj-<slug>, at most 63 characters",
 	)
 	if p.Deleted {

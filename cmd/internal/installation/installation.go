@@ -131,6 +131,28 @@ func (a Agent) role(kind, namespace, name string, rules []any) []Object {
 	}
 }
 
+// WritePolicy returns a ValidatingAdmissionPolicy of the agent's name with its binding, beyond what RBAC
+// can say: the API server refuses each write of the agent's account for which none of the expressions
+// holds, in CEL, with the message. Other accounts are not bound by it.
+func (a Agent) WritePolicy(message string, allowed ...string) []Object {
+	const admission = "admissionregistration.k8s.io/v1"
+	return []Object{
+		a.Object(admission, "ValidatingAdmissionPolicy", "", a.Name, Object{"spec": Object{
+			"failurePolicy": "Fail",
+			"matchConstraints": Object{"resourceRules": []any{Object{
+				"apiGroups": []any{"*"}, "apiVersions": []any{"*"}, "resources": []any{"*/*"}, "operations": []any{"CREATE", "UPDATE", "DELETE"},
+			}}},
+			"matchConditions": []any{Object{
+				"name": "agent", "expression": "request.userInfo.username == 'system:serviceaccount:" + a.Namespace + ":" + a.Name + "'",
+			}},
+			"validations": []any{Object{"expression": "(" + strings.Join(allowed, ") || (") + ")", "message": message}},
+		}}),
+		a.Object(admission, "ValidatingAdmissionPolicyBinding", "", a.Name, Object{
+			"spec": Object{"policyName": a.Name, "validationActions": []any{"Deny"}},
+		}),
+	}
+}
+
 // Deployment returns a Deployment of one replica that never runs beside its
 // successor, without privileges.
 func (a Agent) Deployment(w Workload) Object {

@@ -2,7 +2,10 @@ package agent
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
 )
 
@@ -52,6 +55,7 @@ func (m Manifests) YAML() (string, error) {
 	objects = append(objects, agent.ClusterRole(agent.Name, clusterRules()...)...)
 	objects = append(objects, agent.Role(agent.Name,
 		installation.Rule("coordination.k8s.io", []any{"leases"}, []any{"get", "create", "update", "watch"}))...)
+	objects = append(objects, agent.WritePolicy("shuttle writes only in namespaces of projects", allowedWrites(values["STARFORM_GATEWAY_SERVICE"])...)...)
 	objects = append(objects, agent.Deployment(installation.Workload{
 		Image: m.Image,
 		Env: append(env,
@@ -73,6 +77,25 @@ func InstalledSettings() []string {
 		"STARFORM_RECONCILE_INTERVAL", "STARFORM_SNAPSHOT_INTERVAL", "STARFORM_CAPACITY_INTERVAL", "STARFORM_WAKE_ON_DRIFT",
 		"STARFORM_POD_SECURITY", "STARFORM_MAX_DELETE_PERCENT", "STARFORM_DNS_SELECTOR", "STARFORM_GATEWAY", "STARFORM_GATEWAY_SERVICE",
 		"STARFORM_IMAGE_PULL_SECRETS", "STARFORM_SOFT_LIMIT",
+	}
+}
+
+// allowedWrites are expressions for what the agent writes: what is in the namespaces of projects, which
+// have a prefix, and these themselves; its own Lease, memory and token; and the labels and annotations of
+// the gateway, namespace/name, and of what was the gateway before, which it has labelled.
+func allowedWrites(gateway string) []string {
+	const (
+		update  = "request.operation == 'UPDATE' && request.kind.group == '' && "
+		labeled = "has(%[1]s.metadata.labels) && '" + labelNamespaceRole + "' in %[1]s.metadata.labels"
+	)
+	namespace, _, _ := strings.Cut(gateway, "/")
+	return []string{
+		"request.kind.kind == 'Namespace' && request.kind.group == '' && request.name.startsWith('" + starbase.NamespacePrefix + "')",
+		"has(request.namespace) && request.kind.kind != 'Namespace' && request.namespace.startsWith('" + starbase.NamespacePrefix + "')",
+		"has(request.namespace) && request.namespace == '" + Namespace + "' && request.kind.kind in ['Lease', 'ConfigMap', 'Secret']",
+		update + "request.kind.kind == 'Namespace' && (request.name == '" + namespace + "' || " + fmt.Sprintf(labeled, "oldObject") + ")",
+		update + "request.kind.kind == 'Service' && (request.namespace + '/' + request.name == '" + gateway + "' || " +
+			fmt.Sprintf(labeled, "namespaceObject") + ")",
 	}
 }
 

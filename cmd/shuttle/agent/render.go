@@ -159,7 +159,7 @@ func (r *renderer) readProjects() {
 		for i := range r.state.Services {
 			s := &r.state.Services[i]
 			r.projects[s.ProjectID] = &starbase.Project{
-				ProjectID: s.ProjectID, WorkspaceID: s.WorkspaceID, Slug: s.ProjectID, Namespace: "proj-" + s.ProjectID,
+				ProjectID: s.ProjectID, WorkspaceID: s.WorkspaceID, Slug: s.ProjectID, Namespace: starbase.NamespacePrefix + s.ProjectID,
 			}
 		}
 		return

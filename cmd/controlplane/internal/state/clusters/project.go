@@ -181,14 +181,14 @@ func freeNamespace(ctx context.Context, tx *db.Tx, projectID string, project Pro
 func namespaces(projectID string, project Project) []string {
 	const longest = 63 // RFC 1123 label
 	var names []string
-	for _, name := range []string{"proj-" + project.Slug, "proj-" + project.WorkspaceSlug + "-" + project.Slug} {
+	for _, name := range []string{starbase.NamespacePrefix + project.Slug, starbase.NamespacePrefix + project.WorkspaceSlug + "-" + project.Slug} {
 		if len(name) <= longest {
 			names = append(names, name)
 		}
 	}
 	sum := sha256.Sum256([]byte(projectID))
 	tail := "-" + hex.EncodeToString(sum[:4])
-	head := "proj-" + project.Slug
+	head := starbase.NamespacePrefix + project.Slug
 	head = strings.TrimRight(head[:min(len(head), longest-len(tail))], "-")
 	return append(names, head+tail)
 }

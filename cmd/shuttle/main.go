@@ -98,6 +98,11 @@ func settings() []program.Setting {
 			Usage:    "names of Secrets in the namespaces of projects that images are pulled with, with commas between them; none: without",
 		},
 		{
+			Flag:     "cluster-ranges",
+			Variable: "STARFORM_CLUSTER_RANGES",
+			Usage:    "public networks of pods and nodes, with commas between them, which other pods may not reach; none: all are private",
+		},
+		{
 			Flag:     "soft-limit",
 			Variable: "STARFORM_SOFT_LIMIT",
 			Usage:    "pods that the cluster should hold, reported with its pods (default 1000)",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -37,6 +38,7 @@ type Config struct {
 	Gateway           types.NamespacedName // that routes attach to
 	GatewayService    types.NamespacedName // zero: no load balancer to size
 	ImagePullSecrets  []string             // of the namespaces of projects
+	ClusterRanges     []netip.Prefix       // public ones, of its pods and nodes
 	SnapshotWALDir    string
 	MaxDeletePercent  int
 	DNS               DNSSelector
@@ -48,7 +50,9 @@ type Config struct {
 
 // rules returns the settings that decide about objects.
 func (c *Config) rules() Rules {
-	return Rules{DNS: c.DNS, PodSecurity: c.PodSecurity, Gateway: c.Gateway, ImagePullSecrets: c.ImagePullSecrets}
+	return Rules{
+		DNS: c.DNS, PodSecurity: c.PodSecurity, Gateway: c.Gateway, ImagePullSecrets: c.ImagePullSecrets, ClusterRanges: c.ClusterRanges,
+	}
 }
 
 // DNSSelector selects the pods that answer DNS.
@@ -97,6 +101,7 @@ func (r *reader) config() Config {
 		Gateway:           r.namespacedName("STARFORM_GATEWAY", gatewayNamespace+"/"+gatewayName),
 		GatewayService:    r.namespacedName("STARFORM_GATEWAY_SERVICE", ""),
 		ImagePullSecrets:  r.names("STARFORM_IMAGE_PULL_SECRETS"),
+		ClusterRanges:     r.ranges("STARFORM_CLUSTER_RANGES"),
 		SnapshotWALDir:    r.folder("STARFORM_SNAPSHOT_WAL_DIR"),
 		MaxDeletePercent:  r.integer("STARFORM_MAX_DELETE_PERCENT", 10, 0, 100),
 		DNS:               r.dns("STARFORM_DNS_SELECTOR", "kube-system/k8s-app=kube-dns"),
@@ -247,6 +252,23 @@ func (r *reader) names(variable string) []string {
 		}
 	}
 	return names
+}
+
+func (r *reader) ranges(variable string) []netip.Prefix {
+	v := r.lookup(variable)
+	if v == "" {
+		return nil
+	}
+	var ranges []netip.Prefix
+	for text := range strings.SplitSeq(v, ",") {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil || prefix != prefix.Masked() || prefix.Bits() == 0 || prefix.Addr().Is4In6() || slices.Contains(ranges, prefix) {
+			r.fail(variable, "networks with commas between them, no bits set behind the prefix, each once, as in 203.0.113.0/24,2001:db8::/32")
+			return nil
+		}
+		ranges = append(ranges, prefix)
+	}
+	return ranges
 }
 
 func (r *reader) dns(variable, standard string) DNSSelector {

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"errors"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -52,6 +53,7 @@ func TestTheSettingsOfTheClusterDecideAboutItsObjects(t *testing.T) {
 	env := environment(t)
 	env["STARFORM_POD_SECURITY"], env["STARFORM_DNS_SELECTOR"] = "baseline", "dns/app=dns"
 	env["STARFORM_GATEWAY"], env["STARFORM_IMAGE_PULL_SECRETS"] = "edge/public", "one,two"
+	env["STARFORM_CLUSTER_RANGES"] = "203.0.113.0/24,2001:db8::/32"
 	c, err := shuttle.ReadConfig(func(name string) string { return env[name] })
 	require.NoError(t, err)
 	agent := shuttle.Agent{Config: c, Kubernetes: &rest.Config{Host: "http://127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler)}
@@ -62,6 +64,7 @@ func TestTheSettingsOfTheClusterDecideAboutItsObjects(t *testing.T) {
 		shuttle.Rules{
 			PodSecurity: isolation.Baseline, DNS: shuttle.DNSSelector{Namespace: "dns", Labels: map[string]string{"app": "dns"}},
 			Gateway: types.NamespacedName{Namespace: "edge", Name: "public"}, ImagePullSecrets: []string{"one", "two"},
+			ClusterRanges: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")},
 		},
 		got,
 	)
@@ -95,6 +98,12 @@ func TestAWrongVariableIsNamedInOneLine(t *testing.T) {
 		{"STARFORM_IMAGE_PULL_SECRETS", "Registry"},
 		{"STARFORM_IMAGE_PULL_SECRETS", "one,"},
 		{"STARFORM_IMAGE_PULL_SECRETS", "one,two,one"},
+		{"STARFORM_CLUSTER_RANGES", "203.0.113.0"},
+		{"STARFORM_CLUSTER_RANGES", "203.0.113.1/24"},
+		{"STARFORM_CLUSTER_RANGES", "0.0.0.0/0"},
+		{"STARFORM_CLUSTER_RANGES", "203.0.113.0/24,203.0.113.0/24"},
+		{"STARFORM_CLUSTER_RANGES", "203.0.113.0/24, 198.51.100.0/24"},
+		{"STARFORM_CLUSTER_RANGES", "::ffff:203.0.113.0/120"},
 		{"STARFORM_AUTH_TOKEN_SECRET", "renewed"},
 		{"STARFORM_MAX_DELETE_PERCENT", "101"},
 		{"STARFORM_DNS_SELECTOR", "k8s-app=kube-dns"},

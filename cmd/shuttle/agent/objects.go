@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"net/netip"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
@@ -99,26 +101,34 @@ func limitIDs(p *starbase.Project) (ids []apply.ID) {
 
 // notPublic returns the ranges that the rule for TCP 443 leaves out: the ranges of RFC
 // 1918 and similar ones, in which clusters and their nodes live, and link-local
-// addresses, where clouds answer with credentials.
-func notPublic() (v4, v6 []any) {
-	return []any{"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"},
-		[]any{"::1/128", "fc00::/7", "fe80::/10"}
+// addresses, where clouds answer with credentials; and the cluster's own public ranges.
+func notPublic(cluster []netip.Prefix) (v4, v6 []any) {
+	v4 = []any{"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
+	v6 = []any{"::1/128", "fc00::/7", "fe80::/10"}
+	for _, prefix := range cluster {
+		if prefix.Addr().Is4() {
+			v4 = append(v4, prefix.String())
+		} else {
+			v6 = append(v6, prefix.String())
+		}
+	}
+	return v4, v6
 }
 
 // networkPolicy isolates an environment: in from itself and from the gateway;
 // out to itself, to DNS, to public addresses on TCP 443, and to what the
 // project lists.
-func networkPolicy(p *starbase.Project, environment string, dns DNSSelector) *unstructured.Unstructured {
+func networkPolicy(p *starbase.Project, environment string, rules *Rules) *unstructured.Unstructured {
 	pods := func() object {
 		return object{"matchLabels": object{labelProjectID: hex32(p.ProjectID), labelEnvironment: environment}}
 	}
-	v4, v6 := notPublic()
+	v4, v6 := notPublic(rules.ClusterRanges)
 	egress := []any{
 		object{"to": []any{object{"podSelector": pods()}}},
 		object{
 			"to": []any{object{
-				"namespaceSelector": object{"matchLabels": object{"kubernetes.io/metadata.name": dns.Namespace}},
-				"podSelector":       object{"matchLabels": anyMap(dns.Labels)},
+				"namespaceSelector": object{"matchLabels": object{"kubernetes.io/metadata.name": rules.DNS.Namespace}},
+				"podSelector":       object{"matchLabels": anyMap(rules.DNS.Labels)},
 			}},
 			"ports": []any{object{"port": 53, "protocol": "UDP"}, object{"port": 53, "protocol": "TCP"}},
 		},

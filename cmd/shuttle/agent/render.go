@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -83,6 +84,9 @@ type Rules struct {
 	// ImagePullSecrets are names of Secrets in the namespaces of the projects, which others put
 	// there, that images are pulled with.
 	ImagePullSecrets []string
+	// ClusterRanges are public ranges that pods and nodes of the cluster have: the rule for TCP 443
+	// leaves them out, as it does the private ones.
+	ClusterRanges []netip.Prefix
 }
 
 // Render turns a desired state of a cluster into objects. It is pure: one state
@@ -251,7 +255,7 @@ func (r *renderer) render(services []*starbase.Service) {
 		p := r.projects[s.ProjectID]
 		if at := (environment{s.ProjectID, s.Environment}); !seen[at] {
 			seen[at] = true
-			r.add(networkPolicy(p, s.Environment, r.rules.DNS))
+			r.add(networkPolicy(p, s.Environment, &r.rules))
 		}
 		first := len(r.out.Objects)
 		r.service(p, s)

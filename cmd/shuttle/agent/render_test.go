@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,6 +111,22 @@ func TestAClusterHasAGatewayAndPullSecretsOfItsOwn(t *testing.T) {
 	edge := shuttle.Rules{Gateway: types.NamespacedName{Namespace: "edge", Name: "public"}, ImagePullSecrets: []string{"one", "two"}}
 	require.Equal(t, []any{map[string]any{"namespace": "edge", "name": "public"}}, of(edge, "HTTPRoute", "spec", "parentRefs"))
 	require.Equal(t, []any{map[string]any{"name": "one"}, map[string]any{"name": "two"}}, of(edge, "ServiceAccount", "imagePullSecrets"))
+	public := func(rules shuttle.Rules) (except []any) {
+		for _, rule := range of(rules, "NetworkPolicy", "spec", "egress").([]any) {
+			for _, to := range rule.(map[string]any)["to"].([]any) {
+				if block, ok := to.(map[string]any)["ipBlock"].(map[string]any); ok && block["except"] != nil {
+					except = append(except, block["except"].([]any)...)
+				}
+			}
+		}
+		return except
+	}
+	private := []any{
+		"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7", "fe80::/10",
+	}
+	require.Equal(t, private, public(edge))
+	edge.ClusterRanges = []netip.Prefix{netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("203.0.113.0/24")}
+	require.Equal(t, slices.Concat(private[:6], []any{"203.0.113.0/24"}, private[6:], []any{"2001:db8::/32"}), public(edge))
 	standard := []any{map[string]any{"namespace": "starform-gateway", "name": "starform-gateway"}}
 	require.Equal(t, standard, of(shuttle.Rules{}, "HTTPRoute", "spec", "parentRefs"))
 	require.Nil(t, of(shuttle.Rules{}, "ServiceAccount", "imagePullSecrets"))

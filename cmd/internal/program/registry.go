@@ -26,6 +26,14 @@ func NewRegistry(program string) *prometheus.Registry {
 	return registry
 }
 
+// Contested is the gauge of that name of the objects that are fought over, as Contested of an apply.Live counts them.
+// count is called for each scrape.
+func Contested(name string, count func() int) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: name, Help: "Objects that another program changes back after each repair, or deletes after each creation.",
+	}, func() float64 { return float64(count()) })
+}
+
 // Metrics answers requests for metrics.
 func Metrics(of prometheus.Gatherer) http.Handler {
 	return promhttp.HandlerFor(of, promhttp.HandlerOpts{})

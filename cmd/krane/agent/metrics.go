@@ -49,6 +49,7 @@ func newMetrics() *metrics {
 		)
 	}
 	m := &metrics{
+		contested:  func() int { return 0 },
 		registry:   program.NewRegistry("krane"),
 		operations: counter("reconcile_operations_total", "Passes over one resource.", "resource_type", "operation", "result"),
 		corrections: prometheus.NewCounter(
@@ -83,20 +84,8 @@ func newMetrics() *metrics {
 			prometheus.GaugeOpts{Name: metricPrefix + "superseded", Help: "1 while another agent of the region reports, and this one does not."},
 		),
 	}
-	contested := prometheus.NewGaugeFunc(
-		prometheus.GaugeOpts{
-			Name: metricPrefix + "contested_objects",
-			Help: "Objects that another program changes back after each repair, or deletes after each creation.",
-		},
-		func() float64 {
-			if m.contested == nil {
-				return 0
-			}
-			return float64(m.contested())
-		},
-	)
 	m.registry.MustRegister(
-		contested,
+		program.Contested(metricPrefix+"contested_objects", func() int { return m.contested() }),
 		m.operations,
 		m.corrections,
 		m.fullSyncs,

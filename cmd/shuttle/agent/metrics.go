@@ -123,18 +123,12 @@ func newMetrics() *metrics {
 			[]string{"resource"},
 		),
 	}
-	contested := prometheus.NewGaugeFunc(
-		prometheus.GaugeOpts{
-			Name: "starform_contested_objects",
-			Help: "Objects that another program changes back after each repair, or deletes after each creation.",
-		},
-		func() float64 {
-			if live := m.live.Load(); live != nil {
-				return float64(live.Contested())
-			}
-			return 0
-		},
-	)
+	contested := program.Contested("starform_contested_objects", func() int {
+		if live := m.live.Load(); live != nil {
+			return live.Contested()
+		}
+		return 0
+	})
 	m.registry.MustRegister(contested, m.reconcileError, m.starbase, m.rejected, m.held, m.writes, m.generation, m.gateway, m.passes, m.requests,
 		m.snapshotsSent, m.snapshotsFailed, m.snapshotsSpooled, m.instantsSkipped, m.capacitySent, m.lastEvent, m.watchErrors)
 	return m

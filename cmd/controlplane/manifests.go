@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/ops"
 )
@@ -89,6 +90,8 @@ func (m *manifests) checkOIDC() error {
 		case m.OIDCIssuer == "":
 		case setting.value == "":
 			errs = append(errs, fmt.Errorf("--%s: is not set, must be set with --oidc-issuer", setting.flag))
+		case setting.flag == "external-url" && strings.HasPrefix(setting.value, "https://") && !isOrigin(setting.value):
+			errs = append(errs, fmt.Errorf("--%s: is %q, must have no path, such as https://control.example.com", setting.flag, program.Shown(setting.value)))
 		case setting.url && (!program.Encrypted(setting.value) || !strings.HasPrefix(setting.value, "https://")):
 			const must = "must be a URL of https such as https://login.example.com"
 			errs = append(errs, fmt.Errorf("--%s: is %q, %s", setting.flag, program.Shown(setting.value), must))
@@ -138,7 +141,7 @@ func (m *manifests) YAML() (string, error) {
 		m.Replicas = 2
 	}
 	parsed, err := template.New("manifests.yaml").Funcs(template.FuncMap{
-		"text": text, "alerts": alerts,
+		"text": text, "alerts": alerts, "argument": func(value string) (string, error) { return text(installation.Literal(value)) },
 		"before": func(text, sep string) string { found, _, _ := strings.Cut(text, sep); return found },
 		"after":  func(text, sep string) string { _, found, _ := strings.Cut(text, sep); return found },
 	}).Parse(manifestsTemplate)

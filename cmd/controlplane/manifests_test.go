@@ -186,3 +186,10 @@ func TestTheProgramTakesWhatTheManifestsSay(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatIsGivenIsText: Kubernetes replaces $(NAME) in arguments.
+func TestWhatIsGivenIsText(t *testing.T) {
+	t.Parallel()
+	stream, _ := documents(t, "--oidc-issuer", "https://i", "--oidc-client-id", "a$(POD)", "--external-url", "https://e")
+	require.Contains(t, stream, "- --oidc-client-id=a$$(POD)\n")
+}

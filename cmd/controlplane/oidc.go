@@ -75,6 +75,12 @@ func (o oidcOptions) people(ctx context.Context, logger *slog.Logger) (_ *oidcau
 	return people, groups, err
 }
 
+// isOrigin reports whether a URL has no path.
+func isOrigin(text string) bool {
+	to, err := url.Parse(text)
+	return err == nil && strings.Trim(to.Path, "/") == ""
+}
+
 // check returns a usage error for settings that are missing, wrong, or without effect.
 func (o oidcOptions) check() error {
 	needed := []struct{ flag, value, must string }{
@@ -82,8 +88,7 @@ func (o oidcOptions) check() error {
 		{"oidc-groups-file", o.groupsFile, "a file with the roles of groups"},
 		{"external-url", o.externalURL, "the URL where browsers reach this program, such as https://control.example.com"},
 	}
-	to, err := url.Parse(o.externalURL)
-	if o.externalURL != "" && (err != nil || !program.Encrypted(o.externalURL) || strings.Trim(to.Path, "/") != "") {
+	if o.externalURL != "" && (!program.Encrypted(o.externalURL) || !isOrigin(o.externalURL)) {
 		return wrong("external-url",
 			"is %q, must be a URL of https, or of http on this machine, without a path, such as https://control.example.com",
 			program.Shown(o.externalURL))

@@ -204,14 +204,14 @@ func (o options) validateCluster() error {
 	} else if !namePattern.MatchString(o.cluster) {
 		wrong("cluster-name", o.cluster, "the name of the cluster, unique in the account: at most 100 letters, digits, -, _ and .")
 	}
-	if u, err := url.Parse(o.endpoint); o.endpoint != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+	if u, err := url.Parse(o.endpoint); o.endpoint != "" && (err != nil || u.Scheme != "https" || !program.HasHost(u) || u.User != nil) {
 		wrong("cluster-endpoint", o.endpoint, "a URL with https, without user")
 	}
 	if text, err := base64.StdEncoding.DecodeString(o.ca); o.ca != "" && (err != nil || !x509.NewCertPool().AppendCertsFromPEM(text)) {
 		wrong("cluster-ca", "(hidden)", "a certificate as PEM in base64")
 	}
-	if _, err := netip.ParsePrefix(o.cidr); o.cidr != "" && err != nil {
-		wrong("cluster-cidr", o.cidr, "a network such as 10.100.0.0/16")
+	if prefix, err := netip.ParsePrefix(o.cidr); o.cidr != "" && (err != nil || prefix != prefix.Masked()) {
+		wrong("cluster-cidr", o.cidr, "a network such as 10.100.0.0/16, no bits set behind the prefix")
 	}
 	if u, err := url.Parse(o.queue); o.queue != "" &&
 		(err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || !queuePattern.MatchString(u.Path)) {

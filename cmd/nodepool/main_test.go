@@ -35,6 +35,10 @@ func TestWrongFlagsAreNamedAllAtOnce(t *testing.T) {
 		require.Contains(t, stderr, want)
 	}
 	require.NotContains(t, stderr, "s3cret")
+	for flag, value := range map[string]string{"--cluster-endpoint": "https://a:0", "--cluster-cidr": "10.0.0.1/16"} {
+		_, _, stderr = execute(flag, value)
+		require.Contains(t, stderr, flag+`: is "`+value+`", must be`)
+	}
 	for queue, right := range map[string]bool{
 		"https://sqs.eu-central-1.amazonaws.com/123456789012/interruptions": true, "http://127.0.0.1:4566/123456789012/q.fifo": true,
 		"https://example.com/x": false, "https://sqs.eu-central-1.amazonaws.com/123456789012/": false, "https://a:b@example.com/123456789012/q": false,

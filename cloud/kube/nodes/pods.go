@@ -180,13 +180,19 @@ func (c *Cluster) kept(node string) bool {
 // mirrorPod marks a pod that a kubelet has read from a file.
 const mirrorPod = corev1.MirrorPodAnnotationKey
 
+// waitsForFinalizers reports whether a pod is only still listed: its kubelet has ended its
+// containers, or a person has given them up, and what has put a finalizer on it has not removed it.
+func waitsForFinalizers(p *corev1.Pod) bool {
+	return p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil && *p.DeletionGracePeriodSeconds == 0
+}
+
 // viewPod reads a pod.
 func (c *Cluster) viewPod(p *corev1.Pod) PodView {
 	if p == nil {
 		return PodView{}
 	}
 	v := PodView{UID: p.UID, Node: p.Spec.NodeName, terminating: p.DeletionTimestamp != nil}
-	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || waitsForFinalizers(p)
 	daemon := false
 	if owner := metav1.GetControllerOf(p); owner != nil {
 		daemon, v.replaced = owner.Kind == "DaemonSet", replaces(owner)

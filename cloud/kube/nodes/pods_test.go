@@ -134,6 +134,16 @@ func TestWhatHasToBeEvicted(t *testing.T) {
 	}))
 	require.Empty(t, see("mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }))
 	require.Empty(t, see("done", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }))
+	grace := func(seconds int64) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds, p.Finalizers = new(metav1.Now()), &seconds, []string{"example.com/a"}
+		}
+	}
+	require.Empty(t, see("finalizer", grace(0)))
+	require.Equal(t, []string{"web"}, see("ending", grace(1)), "its kubelet may not have ended it")
+	require.Equal(t, []string{"web"}, see("ending", grace(0)), "its kubelet has")
+	require.Equal(t, []string{"web"}, see("graceless", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = new(int64(0)) }), "it is not being deleted")
+	w.SawPod(types.NamespacedName{Name: "graceless"}, nil)
 	require.Equal(t, []string{"web"}, see("a", func(*corev1.Pod) {}), "the machine is no longer empty")
 	require.Empty(t, see("b", func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}

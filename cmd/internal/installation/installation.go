@@ -59,6 +59,10 @@ type State struct {
 // Variable is an environment variable: a value, or a field of the pod.
 type Variable struct{ Name, Value, Field string }
 
+// Literal returns the value of a variable, or an argument of a container, of which Kubernetes makes text:
+// it would replace $(NAME), and makes one $ of two.
+func Literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+
 const rbac = "rbac.authorization.k8s.io"
 
 // YAML returns the objects as a stream for kubectl apply, after a comment that
@@ -165,7 +169,7 @@ func (a Agent) Deployment(w Workload) Object {
 			env = append(env, Object{"name": v.Name, "valueFrom": Object{"fieldRef": Object{"fieldPath": v.Field}}})
 			continue
 		}
-		env = append(env, Object{"name": v.Name, "value": v.Value})
+		env = append(env, Object{"name": v.Name, "value": Literal(v.Value)})
 	}
 	probe := func(path string) Object {
 		return Object{"httpGet": Object{"path": path, "port": w.PortName}, "periodSeconds": 10, "timeoutSeconds": 6}

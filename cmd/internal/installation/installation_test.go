@@ -44,8 +44,11 @@ func TestTheObjectsOfAnAgentReferToEachOther(t *testing.T) {
 func TestAPrivateAuthorityIsTrusted(t *testing.T) {
 	t.Parallel()
 	agent := installation.Agent{Name: "tug", Namespace: "harbour"}
-	out, err := agent.YAML(nil, agent.Deployment(installation.Workload{MemoryLimit: "1Gi", Authorities: "pilots"}))
+	out, err := agent.YAML(nil, agent.Deployment(installation.Workload{
+		MemoryLimit: "1Gi", Authorities: "pilots", Env: []installation.Variable{{Name: "PIER", Value: "$(HOME) $7 $$(A)"}},
+	}))
 	require.NoError(t, err)
+	require.Contains(t, out, "name: PIER\n          value: $$(HOME) $$7 $$$$(A)\n", "it is text")
 	require.Contains(t, out, "name: SSL_CERT_DIR\n          value: /etc/authorities\n")
 	require.Contains(t, out, "mountPath: /etc/authorities\n          name: authorities\n          readOnly: true\n")
 	require.Contains(t, out, "configMap:\n          name: pilots\n")

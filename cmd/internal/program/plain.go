@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -27,10 +29,16 @@ func WarnPlain(ctx context.Context, logger *slog.Logger, urls map[string]*url.UR
 // to which secrets can be sent: of https, or of http on this machine.
 func Encrypted(text string) bool {
 	to, err := url.Parse(text)
-	if err != nil || to.Hostname() == "" || to.User != nil || to.RawQuery != "" || to.ForceQuery || strings.Contains(text, "#") {
+	if err != nil || !HasHost(to) || to.User != nil || to.RawQuery != "" || to.ForceQuery || strings.Contains(text, "#") {
 		return false
 	}
 	return to.Scheme == "https" || to.Scheme == "http" && loopback(to.Hostname())
+}
+
+// HasHost reports whether a URL has a host, and a port that there is, or none.
+func HasHost(u *url.URL) bool {
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16)
+	return u.Hostname() != "" && !strings.ContainsAny(u.Host+u.Path, " $") && err == nil && port > 0
 }
 
 // Transport returns a transport that believes the authorities of a PEM file, and without a file

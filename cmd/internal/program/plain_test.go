@@ -12,6 +12,19 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
+func TestAURLHasAHostAndAPortThatThereIs(t *testing.T) {
+	t.Parallel()
+	for text, has := range map[string]bool{
+		"https://a": true, "https://a:65535/b": true, "https://[::1]:8443": true,
+		"https://a:0": false, "https://a:65536": false, "https://": false, "https://:8443": false, "https://a/b c": false, "https://$(A)/": false,
+	} {
+		u, err := url.Parse(text)
+		require.NoError(t, err, text)
+		require.Equal(t, has, program.HasHost(u), text)
+		require.Equal(t, has, program.Encrypted(text), text)
+	}
+}
+
 func TestATokenOnPlainHTTPToAnotherMachineIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for text, warned := range map[string]bool{

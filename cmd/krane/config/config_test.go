@@ -167,6 +167,7 @@ func TestAWrongSettingIsNamedWithWhatWouldBeRight(t *testing.T) {
 		{"control.url", "", "the URL of the control plane"},
 		{"control.url", "control.example.com", "a URL like https://control.example.com"},
 		{"control.url", "ftp://control.example.com", "a URL like"},
+		{"control.url", "https://control.example.com:0", "a URL like"},
 		{"control.token", "", "a token, or token_file"},
 		{"token_secret", "krane-own", "namespace/name"},
 		{"token_secret", "krane/own/x", "namespace/name"},

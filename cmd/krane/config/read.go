@@ -234,7 +234,7 @@ func (r *reader) url(key string) *url.URL {
 		return nil
 	}
 	u, err := url.Parse(v)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !program.HasHost(u) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		if err != nil || u.User != nil || u.RawQuery != "" {
 			v = masked // it may hold a password
 		}

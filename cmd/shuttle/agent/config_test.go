@@ -76,6 +76,7 @@ func TestAWrongVariableIsNamedInOneLine(t *testing.T) {
 		{"STARFORM_STARBASE_URL", ""},
 		{"STARFORM_STARBASE_URL", "starbase.example.com"},
 		{"STARFORM_STARBASE_URL", "ftp://starbase.example.com"},
+		{"STARFORM_STARBASE_URL", "https://starbase.example.com:65536"},
 		{"STARFORM_STARBASE_URL", "https://user:password@starbase.example.com"},
 		{"STARFORM_STARBASE_URL", "https://starbase.example.com?x=y"},
 		{"STARFORM_CLUSTER_ID", ""},

@@ -276,7 +276,8 @@ type ScaleDown struct {
 	// +kubebuilder:default="5m"
 	EmptyNodeTTL Duration `json:"emptyNodeTTL,omitzero"`
 	// DrainTimeout is how long a drain may take. A machine that still has pods then is
-	// opened again.
+	// opened again. One that goes for good (it is not ready, the cloud announces its end, or
+	// its pool is deleted) is terminated, whatever is left of the grace of its pods.
 	// +optional
 	// +kubebuilder:default="5m"
 	DrainTimeout Duration `json:"drainTimeout,omitzero"`

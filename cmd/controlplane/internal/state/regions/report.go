@@ -26,14 +26,15 @@ const maxReason = 1024
 // its reports. An agent without the extension sends neither.
 type made struct{ epoch, sequence uint64 }
 
-// valid returns an error that names the number which no database stores.
+// valid returns an error that names the number which no database stores, or after which no
+// epoch could be claimed.
 func (m made) valid() error {
 	for _, field := range []struct {
-		name  string
-		value uint64
-	}{{"agent_epoch", m.epoch}, {"sequence", m.sequence}} {
-		if field.value > math.MaxInt64 {
-			return fmt.Errorf("%s: is %d, above %d", field.name, field.value, int64(math.MaxInt64))
+		name           string
+		value, highest uint64
+	}{{"agent_epoch", m.epoch, math.MaxInt64 / 2}, {"sequence", m.sequence, math.MaxInt64}} {
+		if field.value > field.highest {
+			return fmt.Errorf("%s: is %d, above %d", field.name, field.value, field.highest)
 		}
 	}
 	return nil

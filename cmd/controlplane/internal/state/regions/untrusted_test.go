@@ -103,7 +103,7 @@ func TestWhatNoDatabaseStoresIsRefused(t *testing.T) {
 		agent := w.agent()
 		for name, call := range map[string]func(ctx context.Context) error{
 			"agent_epoch": func(ctx context.Context) error {
-				_, err := agent.ReportDeploymentStatus(ctx, connect.NewRequest(&ctrlv1.ReportDeploymentStatusRequest{Change: update, AgentEpoch: large, Sequence: 1}))
+				_, err := agent.ReportDeploymentStatus(ctx, connect.NewRequest(&ctrlv1.ReportDeploymentStatusRequest{Change: update, AgentEpoch: math.MaxInt64/2 + 1, Sequence: 1}))
 				return err
 			},
 			"sequence": func(ctx context.Context) error {
@@ -148,7 +148,17 @@ func TestWhatNoDatabaseStoresIsRefused(t *testing.T) {
 			require.Equal(w.t, connect.CodeInvalidArgument, connect.CodeOf(err), "%s: %v", header, err)
 			require.ErrorContains(w.t, err, header)
 		}
-		_, err := w.store.PutDeployment(ctx, eu, "d_2", regions.Wanted{State: "running", Spec: deployment("two\u0000", "two:1")})
+		_, err := agent.ReportDeploymentStatus(
+			ctx, connect.NewRequest(&ctrlv1.ReportDeploymentStatusRequest{Change: update, AgentEpoch: math.MaxInt64 / 2, Sequence: 1}),
+		)
+		require.NoError(w.t, err, "no epoch was given yet")
+		claimed, err := agent.Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{Claim: true}))
+		require.NoError(w.t, err)
+		require.Equal(w.t, uint64(math.MaxInt64/2+1), claimed.Msg.GetAgentEpoch())
+		claimed, err = agent.Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{Claim: true}))
+		require.NoError(w.t, err)
+		require.Equal(w.t, uint64(math.MaxInt64/2+2), claimed.Msg.GetAgentEpoch())
+		_, err = w.store.PutDeployment(ctx, eu, "d_2", regions.Wanted{State: "running", Spec: deployment("two\u0000", "two:1")})
 		require.ErrorIs(w.t, err, regions.ErrInvalid)
 	})
 }

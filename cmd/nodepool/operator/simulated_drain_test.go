@@ -37,6 +37,42 @@ func TestAPoolThatGoesEvictsThePodsOfALostNode(t *testing.T) {
 	require.Positive(t, evicted)
 }
 
+// TestAPodThatWaitsForAFinalizerHoldsNoMachine has a pod whose kubelet has ended it, and whose finalizer
+// is not removed: its machine is stopped like one without pods, and is not started for it.
+func TestAPodThatWaitsForAFinalizerHoldsNoMachine(t *testing.T) {
+	t.Parallel()
+	var pods, running, standby []int
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		_, s := calm(func(w *simtest.World) {
+			finalizers := func(list ...any) {
+				for _, p := range w.Objects("pods") {
+					_ = w.As("person").Update("pods", "team", p.Name(), func(o simtest.Object) { o.Set(list, "metadata", "finalizers") }) // it exists
+				}
+			}
+			w.After(5*time.Minute, func() { _ = w.Create(replicas("r0", "p0", 1, "1")) }) // it does not exist
+			w.After(8*time.Minute, func() {
+				finalizers("example.com/a")
+				_ = w.Delete("replicasets.apps", "team", "r0") // it exists
+				for _, p := range w.Objects("pods") {
+					_ = w.Delete("pods", "team", p.Name()) // it exists
+				}
+			})
+			for _, at := range []time.Duration{8*time.Minute + time.Second, 15 * time.Minute, 18 * time.Minute} {
+				w.After(at, func() {
+					pods = append(pods, len(w.Objects("pods")))
+					running, standby = append(running, len(nodesIn(w, "running"))), append(standby, len(nodesIn(w, "standby")))
+				})
+			}
+			w.After(19*time.Minute, func() { finalizers() })
+		}, poolOf(1, 1, nil))
+		return s
+	}, 1)
+	require.Empty(t, r.Wrong)
+	require.Equal(t, []int{1, 1, 1}, pods)
+	require.Equal(t, []int{1, 0, 0}, running)
+	require.Equal(t, []int{0, 1, 1}, standby)
+}
+
 // TestAPoolThatGoesKeepsItsNodesClosed has a person open the Node of a machine whose pod is not
 // evicted, because of its budget. The machine goes after the time of the drain.
 func TestAPoolThatGoesKeepsItsNodesClosed(t *testing.T) {

@@ -38,7 +38,7 @@ func Encrypted(text string) bool {
 // HasHost reports whether a URL has a host, and a port that there is, or none.
 func HasHost(u *url.URL) bool {
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16)
-	return u.Hostname() != "" && !strings.ContainsAny(u.Host+u.Path, " $") && err == nil && port > 0
+	return u.Hostname() != "" && !strings.Contains(u.Host, "$") && !strings.Contains(u.Path, " ") && err == nil && port > 0
 }
 
 // Transport returns a transport that believes the authorities of a PEM file, and without a file

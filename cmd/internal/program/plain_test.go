@@ -15,7 +15,7 @@ import (
 func TestAURLHasAHostAndAPortThatThereIs(t *testing.T) {
 	t.Parallel()
 	for text, has := range map[string]bool{
-		"https://a": true, "https://a:65535/b": true, "https://[::1]:8443": true,
+		"https://a": true, "https://a:65535/b": true, "https://a/$b": true, "https://[::1]:8443": true,
 		"https://a:0": false, "https://a:65536": false, "https://": false, "https://:8443": false, "https://a/b c": false, "https://$(A)/": false,
 	} {
 		u, err := url.Parse(text)

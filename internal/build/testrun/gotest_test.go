@@ -296,3 +296,18 @@ func TestSlowPackagesBeginFirst(t *testing.T) {
 		require.DirExists(t, filepath.Join("..", "..", "..", pkg))
 	}
 }
+
+func TestWhatIsLeftOutOfTheRaceDetectorIsThere(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	for _, dir := range []string{"apply", "reconcile/kube", "cmd/api/starbase", "cmd/shuttle/agent"} {
+		functions, err := testFunctions(filepath.Join("..", "..", "..", dir))
+		require.NoError(t, err)
+		for _, f := range functions {
+			found[f.Name.Name] = true
+		}
+	}
+	for _, name := range sequential {
+		require.True(t, found[name], name)
+	}
+}

@@ -44,14 +44,6 @@ func (e *StatusError) Error() string { return fmt.Sprint(e.Err) }
 
 func (e *StatusError) Unwrap() error { return e.Err }
 
-// NoArgs is the Args of a command that takes none.
-func NoArgs(command *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return Usagef("unknown command %q for %q", args[0], command.CommandPath())
-	}
-	return nil
-}
-
 // Main runs the command with the arguments of the process and ends the process. SIGTERM and
 // SIGINT end the context of the command.
 func Main(command *cobra.Command) {
@@ -73,7 +65,10 @@ func Run(ctx context.Context, command *cobra.Command, args []string, stdout, std
 	command.InitDefaultCompletionCmd(args...)
 	command.SetHelpCommand(helpCommand())
 	strict(command)
-	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+	command.SetFlagErrorFunc(func(called *cobra.Command, err error) error {
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			return unknownFlag(called, unknown)
+		}
 		if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 			err = wrongValue("--"+wrong.GetFlag().Name, wrong.GetFlag(), wrong.GetValue(), wrong.Unwrap())
 		}

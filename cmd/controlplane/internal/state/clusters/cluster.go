@@ -51,7 +51,7 @@ type Cluster struct {
 	ReportedErrorClass string `json:"reported_error_class,omitempty"`
 	ReportedMessage    string `json:"reported_message,omitempty"`
 	// TokenUntil is until when the token is valid, unless its agent renews it; zero for one without an
-	// end. It counts while there is a lifetime, see [agents.Scopes.Lifetime].
+	// end. While --agent-token-lifetime is 0, no token has an end, whatever is here.
 	TokenUntil time.Time `json:"token_until,omitzero"`
 	// PreviousTokenUntil is until when the token before the last rotation is valid; zero if
 	// it is not.

@@ -69,8 +69,8 @@ type Region struct {
 	// void, and its instances read as inactive.
 	Silent bool `json:"silent"`
 	// TokenUntil is until when the token is valid, unless its agent renews it; zero for one without an
-	// end. It says nothing of the token of all regions, which has no end. It counts while there is a
-	// lifetime, see [agents.Scopes.Lifetime].
+	// end. It says nothing of the token of all regions, which has no end. While
+	// --agent-token-lifetime is 0, no token has an end, whatever is here.
 	TokenUntil time.Time `json:"token_until,omitzero"`
 	// PreviousTokenUntil is until when the token before the last rotation is valid; zero if
 	// it is not.

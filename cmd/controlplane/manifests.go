@@ -91,7 +91,8 @@ func (m *manifests) checkOIDC() error {
 		case setting.value == "":
 			errs = append(errs, fmt.Errorf("--%s: is not set, must be set with --oidc-issuer", setting.flag))
 		case setting.flag == "external-url" && strings.HasPrefix(setting.value, "https://") && !isOrigin(setting.value):
-			errs = append(errs, fmt.Errorf("--%s: is %q, must have no path, such as https://control.example.com", setting.flag, program.Shown(setting.value)))
+			const must = "must have no path, such as https://control.example.com"
+			errs = append(errs, fmt.Errorf("--%s: is %q, %s", setting.flag, program.Shown(setting.value), must))
 		case setting.url && (!program.Encrypted(setting.value) || !strings.HasPrefix(setting.value, "https://")):
 			const must = "must be a URL of https such as https://login.example.com"
 			errs = append(errs, fmt.Errorf("--%s: is %q, %s", setting.flag, program.Shown(setting.value), must))

@@ -55,7 +55,8 @@ func (m Manifests) YAML() (string, error) {
 	objects = append(objects, agent.ClusterRole(agent.Name, clusterRules()...)...)
 	objects = append(objects, agent.Role(agent.Name,
 		installation.Rule("coordination.k8s.io", []any{"leases"}, []any{"get", "create", "update", "watch"}))...)
-	objects = append(objects, agent.WritePolicy("shuttle writes only in namespaces of projects", allowedWrites(values["STARFORM_GATEWAY_SERVICE"])...)...)
+	allowed := allowedWrites(values["STARFORM_GATEWAY_SERVICE"])
+	objects = append(objects, agent.WritePolicy("shuttle writes only in namespaces of projects", allowed...)...)
 	objects = append(objects, agent.Deployment(installation.Workload{
 		Image: m.Image,
 		Env: append(env,

@@ -14,6 +14,8 @@ func TestAMistypedWordIsToldWhatMayHaveBeenMeant(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
 		"unknown flag: --kubeconfg, is it --kubeconfig?":                   {"--kubeconfg", "a"},
+		"unknown flag: --kubcnfig, is it --kubeconfig?":                    {"--kubcnfig"},
+		"unknown flag: --kbcnfig":                                          {"--kbcnfig"},
 		"unknown flag: --kubeocnfig, is it --kubeconfig?":                  {"--kubeocnfig=a"},
 		"unknown flag: --kube, is it --kubeconfig or --kubeconform?":       {"--kube"},
 		"unknown flag: --kub":                                              {"--kub"},

@@ -10,7 +10,9 @@
 // tests in the source and runs them in full. The race detector has the short tests alone; "make
 // test-long" has all. Rest vets all packages, quick none.
 //
-// With TRUEUP_TEST_WITHIN=60m, what has not begun after 60 minutes is left out and named.
+// With TRUEUP_TEST_WITHIN=60m, what has not begun after 60 minutes is left out and named. With
+// TRUEUP_TEST_TURN=2/3, rest runs the second third of the long tests and of the packages under the
+// race detector, and everything else: three turns are everything.
 //
 // While tests run it prints a line for each package. Last it prints what was not run for
 // want of a part of the machine, where the time went, and what failed, in twenty lines each

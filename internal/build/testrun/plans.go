@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,15 +74,10 @@ func quick(ctx context.Context, r *runner) error {
 		if err != nil {
 			return err
 		}
-		r.test(
-			ctx,
-			step{
-				name:     "quick",
-				env:      seldomCollected,
-				flags:    append([]string{"-short", linked, "-p=3", "-parallel=8", "-timeout=20m"}, strings.Fields(os.Getenv("TESTRUN_FLAGS"))...),
-				packages: packages,
-			},
-		)
+		alone, packages := apart(packages)
+		flags := []string{"-short", linked, "-parallel=8", "-timeout=20m"}
+		r.test(ctx, step{name: "undisturbed", env: seldomCollected, flags: append(slices.Clone(flags), "-p=1"), packages: alone})
+		r.test(ctx, step{name: "quick", env: seldomCollected, flags: append(flags, "-p=3"), packages: packages})
 		return ctx.Err()
 	})
 }
@@ -104,6 +98,7 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 		}
 	}
 	// The long tests repeat what short ones do, or wait: they run once, without the race detector.
+	race = r.ofTurn("packages under the race detector", race)
 	r.test(
 		ctx,
 		step{
@@ -123,17 +118,7 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 	if err != nil {
 		return err
 	}
-	r.test(
-		ctx,
-		step{
-			name: "long",
-			env:  seldomCollected,
-			flags: []string{
-				linked, "-p=2", "-parallel=8", "-timeout=45m", "-run=^(" + strings.Join(names, "|") + ")$", "-skip=" + timed + "|" + simulated,
-			},
-			packages: packages,
-		},
-	)
+	// First, so that nothing of them is left for want of time.
 	r.test(
 		ctx,
 		step{
@@ -141,6 +126,17 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 			env:      seldomCollected,
 			flags:    []string{linked, "-p=2", "-parallel=1", "-cpu=1", "-timeout=30m", "-run=" + simulated},
 			packages: worlds,
+		},
+	)
+	r.test(
+		ctx,
+		step{
+			name: "long",
+			env:  seldomCollected,
+			flags: []string{
+				linked, "-p=2", "-parallel=8", "-timeout=45m", "-run=^(" + strings.Join(names, "|") + ")$",
+			},
+			packages: packages,
 		},
 	)
 	r.test(
@@ -224,35 +220,6 @@ func (r *runner) list(ctx context.Context, env []string, patterns ...string) ([]
 	return slowestFirst(strings.Fields(string(out))), nil
 }
 
-// slow are the packages whose tests take longest, the longest first. Those that wait most of the
-// time are among them, so that none of them is left when nothing else runs.
-var slow = []string{ //nolint:gochecknoglobals // constant
-	"./cmd/application/operator", "./reconcile/simtest", "./cmd/nodepool/operator", "./apply", "./cmd/demo",
-	"./cmd/e2e/clusters", "./cmd/e2e/upgrade", "./cmd/e2e/hostile", "./cmd/e2e/regions", "./examples/kubebuilder",
-	"./internal/test/podtest", "./cmd/controlplane/internal/front/statuspage", "./cmd/controlplane/internal/state/regions",
-	"./examples/operator", "./cmd/krane/agent", "./reconcile/kube", "./cmd/agentjob/operator",
-	"./cmd/application/internal/database", "./internal/sim", "./cloud/aws", "./reconcile/operator",
-	"./cmd/application/internal/storage", "./cmd/controlplane/internal/state/clusters",
-	"./cmd/controlplane/internal/state/usage", "./cmd/e2e/renewal", "./cloud/kube", "./cmd/shuttle", "./cmd/shuttle/agent",
-	"./statesync/sqlstore", "./cmd/controlplane", "./cmd/nodepool", "./cmd/nodepool/internal/userdata", "./examples/drift",
-	"./cmd/krane/render", "./cmd/trueup", "./cmd/internal/program", "./internal/test/ec2test", "./examples/embed",
-	"./diff/internal/servertest", "./examples/converge", "./statesync", "./reconcile/controllerruntime",
-	"./cmd/application/internal/auth", "./examples/hello", "./reconcile/simtest/upstream", "./internal/test/kubetest",
-	"./cloud/local", "./examples/foreign", "./cmd/internal/definitionstest", "./statesync/sqlstore/pgxlisten",
-}
-
-// slowestFirst has the slow packages begin first, so that none of them runs alone at the end.
-func slowestFirst(packages []string) []string {
-	place := func(pkg string) int {
-		if i := slices.Index(slow, short(pkg)); i >= 0 {
-			return i
-		}
-		return len(slow)
-	}
-	slices.SortStableFunc(packages, func(a, b string) int { return cmp.Compare(place(a), place(b)) })
-	return packages
-}
-
 // simulated returns the packages with a test of a program in a simulated world.
 func (r *runner) simulated(packages []string) (with []string, _ error) {
 	for _, pkg := range packages {
@@ -292,19 +259,27 @@ func (r *runner) shortened(packages []string) (with []string, _ error) {
 	return with, nil
 }
 
-// long returns the tests of the packages that -short skips or shortens.
+// long returns the tests of the packages that -short skips or shortens, but for those that are
+// simulated or timed, and the packages that have them: those of this turn.
 func (r *runner) long(packages []string) (names, with []string, err error) {
+	others := regexp.MustCompile(timed + "|" + simulated)
+	found := map[string][]string{} // by package
 	for _, pkg := range packages {
-		found, err := longTests(filepath.Join(r.root, strings.TrimPrefix(pkg, module)))
+		tests, err := longTests(filepath.Join(r.root, strings.TrimPrefix(pkg, module)))
 		if err != nil {
 			return nil, nil, err
 		}
-		if len(found) > 0 {
-			names, with = append(names, found...), append(with, pkg)
-		}
+		found[pkg] = slices.DeleteFunc(tests, others.MatchString)
+		names = append(names, found[pkg]...)
 	}
 	slices.Sort(names)
-	return slices.Compact(names), with, nil
+	names = r.ofTurn("long tests", slices.Compact(names))
+	for _, pkg := range packages {
+		if slices.ContainsFunc(found[pkg], func(name string) bool { return slices.Contains(names, name) }) {
+			with = append(with, pkg)
+		}
+	}
+	return names, with, nil
 }
 
 // newestMinor is the newest minor of client-go, of which the last patch is taken. go.mod

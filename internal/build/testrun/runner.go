@@ -34,12 +34,14 @@ type runner struct {
 	left      int       // tests of packages that are not linked, as -short skips all of them
 	self      string    // the path of this program
 	last      time.Time // nothing begins after it; zero: no limit
+	turn      turn
 
 	mu      sync.Mutex // guards out and what batches hold
 	batches []*batch
 	steps   []result // name and seconds
 	// untimely are the steps and packages that were left out for want of time.
 	untimely []string
+	turned   []string // what was left to other turns
 }
 
 // A step is a go test.
@@ -71,6 +73,10 @@ func newRunner(ctx context.Context, name string, out io.Writer, m machine) (*run
 	if err != nil {
 		return nil, err
 	}
+	turn, err := thisTurn()
+	if err != nil {
+		return nil, err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMachine, err)
@@ -80,7 +86,7 @@ func newRunner(ctx context.Context, name string, out io.Writer, m machine) (*run
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMachine, err)
 	}
-	return &runner{out: out, machine: m, root: filepath.Dir(path), start: time.Now(), log: log, self: self, last: last}, nil
+	return &runner{out: out, machine: m, root: filepath.Dir(path), start: time.Now(), log: log, self: self, last: last, turn: turn}, nil
 }
 
 // forget removes the logs that are older than a day.
@@ -279,6 +285,9 @@ func (r *runner) summary(name string) {
 	}
 	for _, what := range r.untimely {
 		r.print("left out for want of time (%s=%s): %s", withinVariable, os.Getenv(withinVariable), what)
+	}
+	for _, what := range r.turned {
+		r.print("left to other turns (%s=%d/%d): %s", turnVariable, r.turn.number, r.turn.of, what)
 	}
 	r.print("figure test_%s_minutes %.1f min (%d tests, load %s)", name, time.Since(r.start).Minutes(), len(tests), load())
 	for _, f := range failed {

@@ -21,8 +21,9 @@ const chromium = "/usr/bin/chromium"
 
 // TestABrowserShowsThePageAsItIsAndAsItChanges runs e2e/page.test.js against the
 // real program. With TRUEUP_SCREENSHOTS set to a folder, it leaves pictures there.
+//
+//nolint:paralleltest // a browser that waits for a processor shows nothing for a minute
 func TestABrowserShowsThePageAsItIsAndAsItChanges(t *testing.T) {
-	t.Parallel()
 	needBrowser(t)
 	s := &site{t: t, url: "http://" + program(t, "--listen", "127.0.0.1:0"), tokens: map[string]string{}}
 	s.seed()

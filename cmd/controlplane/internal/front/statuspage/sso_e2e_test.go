@@ -14,8 +14,9 @@ import (
 
 // TestABrowserComesBackFromTheIssuerLoggedIn runs e2e/sso.test.js against the real program. The
 // issuer is localhost, which is another site than 127.0.0.1.
+//
+//nolint:paralleltest // a browser that waits for a processor shows nothing for a minute
 func TestABrowserComesBackFromTheIssuerLoggedIn(t *testing.T) {
-	t.Parallel()
 	needBrowser(t)
 	issuer := issuertest.Start(t)
 	issuer.SetPerson("1", "alice", "staff")

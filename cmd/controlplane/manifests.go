@@ -106,7 +106,7 @@ const maxReplicas = 100
 
 var (
 	gatewayPattern  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
-	hostnamePattern = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	hostnamePattern = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 )
 
 // check returns an error for values that do not fit, with the name of the flag.
@@ -115,7 +115,7 @@ func (m *manifests) check() error {
 	case m.Gateway != "" && !gatewayPattern.MatchString(m.Gateway):
 		return fmt.Errorf("--gateway: is %q, must be NAMESPACE/NAME of a Gateway", program.Shown(m.Gateway))
 	case m.Hostname != "" && !hostnamePattern.MatchString(m.Hostname) || len(m.Hostname) > 253:
-		return fmt.Errorf("--hostname: is %q, must be a host such as control.example.com", program.Shown(m.Hostname))
+		return fmt.Errorf("--hostname: is %q, must be a host such as control.example.com, no address", program.Shown(m.Hostname))
 	case m.Gateway != "" && m.Hostname == "":
 		return errors.New("--hostname: is not set, must be set with --gateway")
 	case m.Gateway == "" && m.Hostname != "":

@@ -68,7 +68,11 @@ func TestASignInThatIsHalfSetIsAWrongCall(t *testing.T) {
 		},
 		"no secret":    {map[string]string{"--oidc-client-secret-file": "/none"}, "--oidc-client-secret-file: is"},
 		"no authority": {map[string]string{"--oidc-ca-file": token}, "--oidc-ca-file: is"},
-		"no claim":     {map[string]string{"--oidc-username-claim": ""}, `--oidc-username-claim: is "", must be the name of a claim`},
+		"authority, missing": {
+			map[string]string{"--oidc-ca-file": "/none"},
+			"--oidc-ca-file: is \"/none\", must be a PEM file that can be read: open /none",
+		},
+		"no claim": {map[string]string{"--oidc-username-claim": ""}, `--oidc-username-claim: is "", must be the name of a claim`},
 	} {
 		args := []string{"--listen", "127.0.0.1:0", "--metrics-bind-address", "", "--admin-token-file", token,
 			"--database", filepath.Join(t.TempDir(), "db")}

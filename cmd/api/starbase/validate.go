@@ -40,6 +40,7 @@ var (
 	labelPattern    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 	namePattern     = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	hostPattern     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+	addressPattern  = regexp.MustCompile(`(^|\.)[0-9]+$`) // no domain has a last label of digits (RFC 3696)
 	tierPattern     = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$`)
 	imagePattern    = regexp.MustCompile(`^[!-~]{1,512}$`)
 	imageRefPattern = regexp.MustCompile(`^([a-z0-9.-]+(:[0-9]+)?/)?[a-z0-9._/-]+@sha256:[0-9a-f]{64}$`)
@@ -124,8 +125,8 @@ func (s *Service) Validate() []FieldError {
 		v.require(
 			"hostname",
 			s.Hostname,
-			len(s.Hostname) <= 253 && hostPattern.MatchString(s.Hostname),
-			"a host name in lower case, like shop.example.com",
+			len(s.Hostname) <= 253 && hostPattern.MatchString(s.Hostname) && !addressPattern.MatchString(s.Hostname),
+			"a host name in lower case, like shop.example.com, and no address",
 		)
 	}
 	v.quantities("resources.requests", s.Resources.Requests)

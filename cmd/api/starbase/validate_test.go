@@ -67,6 +67,18 @@ func TestABadServiceNamesTheFieldItsValueAndWhatIsRight(t *testing.T) {
 	}
 }
 
+func TestAHostnameIsNoAddress(t *testing.T) {
+	t.Parallel()
+	for hostname, valid := range map[string]bool{
+		"shop.example.com": true, "shop": true, "10.example.com": true, "xn--bcher-kva.example": true, "1.2.3.4a": true,
+		"10.0.0.1": false, "127.1": false, "1": false, "shop.example.1": false, "::1": false, "shop.example.com.": false,
+	} {
+		service := fullService()
+		service.Hostname = hostname
+		require.Equal(t, valid, len(service.Validate()) == 0, hostname)
+	}
+}
+
 func TestEveryFaultOfAServiceIsReported(t *testing.T) {
 	service := fullService()
 	service.Replicas, service.Image, service.Ports[0].ContainerPort = 1001, "", 0

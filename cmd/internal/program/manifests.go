@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -56,17 +55,21 @@ func ObjectFlag(flags *pflag.FlagSet, name *string, flag, usage string) {
 	flags.Var((*objectName)(name), flag, usage)
 }
 
-// reference is an image reference that needs no quoting in YAML.
+// reference is an image reference, which needs no quoting in YAML.
 type reference string
 
-var referencePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}$`)
+// referencePattern is the grammar of the OCI distribution specification: a registry, names, a tag, a digest.
+var referencePattern = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?` +
+	`[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*` +
+	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}))?$`)
 
 func (r *reference) String() string { return string(*r) }
 func (r *reference) Type() string   { return "string" }
 
 func (r *reference) Set(text string) error {
-	if !referencePattern.MatchString(text) || strings.Contains(text, "://") {
-		return errors.New("must be an image reference such as registry.example.com/name:tag, without a scheme")
+	const most = 512
+	if len(text) > most || !referencePattern.MatchString(text) {
+		return errors.New("must be an image reference such as registry.example.com/name:tag or name@sha256: and 64 digits, without a scheme")
 	}
 	*r = reference(text)
 	return nil

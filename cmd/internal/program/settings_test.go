@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
@@ -160,6 +161,27 @@ func TestWhatIsSecretHasNoFlag(t *testing.T) {
 	require.Nil(t, command.Flags().Lookup("password"))
 	require.NoError(t, command.ParseFlags([]string{"--watch"}))
 	require.Equal(t, "true", lookup("TOOL_WATCH"))
+}
+
+func TestAnImageIsAReference(t *testing.T) {
+	t.Parallel()
+	digest := "sha256:" + strings.Repeat("0f", 32)
+	for text, valid := range map[string]bool{
+		"nginx": true, "nginx:1.27": true, "shop/web_app--2:v1.0_x": true, "registry.example.com:5000/a/b__c@" + digest: true,
+		"LOCALHOST/a:latest": true, "a:tag@" + digest: true, "a@sha512:" + strings.Repeat("0f", 64): true, "a:" + strings.Repeat("t", 128): true,
+		"": false, "x@sha256:zz": false, "x@" + digest + "0": false, "x@" + digest[:70]: false, "x@md5:00": false, "x:": false, "x@": false,
+		"x:1:2": false, "http://x": false, "Shop/Web": false, "a//b": false, "/a": false, "a/": false, "a b": false, "a:-": false, "a-": false, "a..b": false,
+		"a:" + strings.Repeat("t", 129): false, strings.Repeat("a", 513): false, "registry.example.com:123456/a": false,
+	} {
+		var image string
+		flags := pflag.NewFlagSet("tool", pflag.ContinueOnError)
+		program.ImageFlag(flags, &image, "tool")
+		err := flags.Set("image", text)
+		require.Equal(t, valid, err == nil, "%q: %v", text, err)
+		if valid {
+			require.Equal(t, text, image)
+		}
+	}
 }
 
 func TestAnAddressHasAPort(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +33,9 @@ var errUnavailable = errors.New("the issuer cannot be reached")
 
 // errSignature is a token that no key of the issuer has signed.
 var errSignature = errors.New("no key of the issuer has signed the token")
+
+// errKind is a token that says of itself that it is none for a sign-in.
+var errKind = errors.New("the token is no ID token")
 
 // issuer keeps the configuration and the keys of an issuer. It is safe for concurrent use.
 type issuer struct {
@@ -149,12 +153,23 @@ func (i *issuer) fetch(ctx context.Context, provider *oidc.Provider) (_ *oidc.Pr
 	return provider, keys, nil
 }
 
-// verify returns the payload of a token that a key of the issuer has signed. Its error wraps
-// errSignature or errUnavailable.
+// isIDToken reports whether a header has a type that an ID token may have: none, or JWT. What else
+// issuers sign with the same keys names itself, such as at+jwt (RFC 9068) and logout+jwt.
+func isIDToken(header jose.Header) bool {
+	kind, ok := header.ExtraHeaders[jose.HeaderType]
+	text, _ := kind.(string)
+	return !ok || strings.EqualFold(text, "JWT")
+}
+
+// verify returns the payload of an ID token that a key of the issuer has signed. Its error wraps
+// errSignature, errKind or errUnavailable.
 func (i *issuer) verify(ctx context.Context, token string) ([]byte, error) {
 	signed, err := jose.ParseSigned(token, algorithms)
 	if err != nil || len(signed.Signatures) != 1 {
 		return nil, errSignature
+	}
+	if !isIDToken(signed.Signatures[0].Protected) {
+		return nil, errKind
 	}
 	_, keys, age := i.known()
 	payload, found := match(signed, keys)

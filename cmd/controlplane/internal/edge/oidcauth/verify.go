@@ -156,7 +156,8 @@ func (p *People) Refused(r *http.Request, g *guard.Guard, endpoint, credential s
 	case errors.Is(err, errUnavailable):
 		return &adminapi.Error{
 			Status: http.StatusServiceUnavailable, Code: "issuer_unavailable",
-			Message: "the sign-in cannot be checked now: the issuer of --oidc-issuer cannot be reached",
+			Message: "the sign-in cannot be checked now: the issuer of --oidc-issuer cannot be reached, or answers what cannot be used; " +
+				"the log of the control plane says why",
 		}
 	case errors.Is(err, ErrBusy):
 		return &adminapi.Error{Status: http.StatusServiceUnavailable, Code: "busy", Message: err.Error()}
@@ -235,6 +236,9 @@ func (p *People) verify(ctx context.Context, token, nonce string) (tokens.Admin,
 	found, err := verifier.Verify(ctx, token)
 	if errors.Is(keys.err, errUnavailable) {
 		return tokens.Admin{}, keys.err
+	}
+	if errors.Is(keys.err, errKind) {
+		return tokens.Admin{}, &refusal{"the token has the type of another than an ID token in its header, must be JWT or none"}
 	}
 	if err != nil {
 		return tokens.Admin{}, p.why(token)

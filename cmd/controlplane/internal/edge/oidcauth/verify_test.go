@@ -163,6 +163,15 @@ func TestATokenThatIsWrongIsRefused(t *testing.T) {
 		text := strings.TrimSuffix(strings.TrimSpace(w.issuer.Claims(nil)), "}") + "," + claim + "}"
 		return oidctest.SignIDToken(key, id, "ES256", text)
 	}
+	typed := func(kind any) string {
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", id).WithHeader("typ", kind))
+		require.NoError(t, err)
+		signed, err := signer.Sign([]byte(w.issuer.Claims(nil)))
+		require.NoError(t, err)
+		text, err := signed.CompactSerialize()
+		require.NoError(t, err)
+		return text
+	}
 	ahead, past := time.Now().Add(3*time.Minute).Unix(), time.Now().Add(-time.Second).Unix()
 	const signature = "the signature of the ID token is not valid"
 	for what, test := range map[string]struct {
@@ -175,6 +184,9 @@ func TestATokenThatIsWrongIsRefused(t *testing.T) {
 		"alg none":           {part([]byte(`{"alg":"none"}`)) + "." + valid[1] + ".", signature, 401},
 		"alg none, signed":   {part([]byte(`{"alg":"none"}`)) + "." + valid[1] + "." + valid[2], signature, 401},
 		"HS256 with the key": {hs256, signature, 401},
+		"an access token":    {typed("at+jwt"), `the token has the type of another than an ID token in its header, must be JWT or none`, 401},
+		"a logout token":     {typed("application/logout+jwt"), "must be JWT or none", 401},
+		"a type that is 7":   {typed(7), "must be JWT or none", 401},
 		"its own key":        {part([]byte(`{"alg":"ES256","jwk":{"kty":"EC"}}`)) + "." + valid[1] + "." + valid[2], signature, 401},
 		"not JSON":           {valid[0] + ".e30x." + valid[2], "unauthorized", 401},
 		"another audience": {
@@ -217,6 +229,10 @@ func TestATokenThatIsWrongIsRefused(t *testing.T) {
 	for _, claim := range []string{"nbf", "iat"} {
 		_, refused := w.ask(w.issuer.Token(claims{claim: time.Now().Add(30 * time.Second).Unix()}))
 		require.Nil(t, refused, "clocks differ a little")
+	}
+	for _, kind := range []string{"JWT", "jwt"} {
+		_, refused := w.ask(typed(kind))
+		require.Nil(t, refused, kind)
 	}
 	require.True(t, w.people.Valid(t.Context(), tokens.Only(adminToken), adminToken))
 }

@@ -21,7 +21,8 @@ func eachLine(path string, parse func(n int, line string) error) error {
 	if err != nil {
 		return err
 	}
-	for n, line := range strings.Split(string(content), "\n") {
+	const byteOrderMark = "\uFEFF" // some editors begin a file with it
+	for n, line := range strings.Split(strings.TrimPrefix(string(content), byteOrderMark), "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue

@@ -85,7 +85,9 @@ func TestALineOfAGroupThatIsWrongIsNamed(t *testing.T) {
 		require.ErrorContains(t, err, want, line)
 		require.ErrorContains(t, err, "line 2 of ", line)
 	}
-	_, err := groupFile(t, "role=reader all\nrole=administrator all\n")
+	_, err := groupFile(t, "\uFEFFrole=reader all\r\n")
+	require.NoError(t, err, "as Windows writes it")
+	_, err = groupFile(t, "role=reader all\nrole=administrator all\n")
 	require.ErrorContains(t, err, "it has the group of line 1")
 	_, err = groupFile(t, "# none\n")
 	require.ErrorContains(t, err, "has 0 groups, want 1 to 1000, one a line")

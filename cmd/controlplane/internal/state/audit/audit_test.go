@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,6 +110,47 @@ func TestAnEntryIsThereIfItsTransactionIs(t *testing.T) {
 		_, more, err = log.List(t.Context(), audit.Filter{}, 2)
 		require.NoError(t, err)
 		require.True(t, more)
+	})
+}
+
+// TestThePeopleOfAnIssuerAreFound has names as issuers have them.
+func TestThePeopleOfAnIssuerAreFound(t *testing.T) {
+	each(t, func(w world) {
+		t := w.t
+		actors := []string{"oidc/alice", "oidc/alice/b", "oidc/Jos\u00e9 #1", "oidcs/x", "admin/alice"}
+		for n, actor := range actors {
+			require.NoError(t, w.database.Write(t.Context(), func(tx *db.Tx) error {
+				change := audit.Change{Verb: "put", Kind: audit.KindCluster, Name: fmt.Sprint(n)}
+				return audit.Record(audit.NewContext(t.Context(), actor), tx, change)
+			}))
+		}
+		handle := audit.Routes(&audit.Log{Database: w.database})[0].Handle
+		ask := func(actor string) (found []string, err error) {
+			answer := httptest.NewRecorder()
+			query := url.Values{"actor": {actor}}
+			err = handle(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?"+query.Encode(), http.NoBody))
+			if err != nil {
+				return nil, err
+			}
+			var body struct{ Entries []audit.Entry }
+			require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &body))
+			for _, e := range body.Entries {
+				found = append(found, e.Actor)
+			}
+			return found, nil
+		}
+		for actor, want := range map[string][]string{
+			"oidc": {actors[2], actors[1], actors[0]}, actors[0]: actors[:1], actors[1]: actors[1:2], actors[2]: actors[2:3],
+			"oidc/bob": nil, "admin": actors[4:],
+		} {
+			found, err := ask(actor)
+			require.NoError(t, err, actor)
+			require.Equal(t, want, found, actor)
+		}
+		for _, actor := range []string{"oidc/", "oidcs", "oidc/a\nb", "oidc/\x00", "oidc/" + strings.Repeat("a", 64)} {
+			_, err := ask(actor)
+			require.ErrorContains(t, err, "want controlplane, shared-agent-token, stranger, or admin, oidc, cluster", actor)
+		}
 	})
 }
 

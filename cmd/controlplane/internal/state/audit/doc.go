@@ -5,11 +5,11 @@
 // none: a refused one, and one that the database already matched. Logins, reads of possibly
 // secret values, and refused credentials have entries, too; see [Note].
 //
-// An actor is admin/ and the fingerprint of the token (tokens.Fingerprint), cluster/ or
-// region/ and the id of the agent, [SharedToken] for an agent with the token of all
-// regions, command/ and the name of a command of the program, [Stranger], or [ControlPlane]
-// for what the program does by itself. Reports of agents do not change the desired state and
-// are not recorded.
+// An actor is admin/ and the name or the fingerprint of the token (tokens.Fingerprint), oidc/ and
+// the name of a person of the issuer, cluster/ or region/ and the id of the agent, [SharedToken]
+// for an agent with the token of all regions, command/ and the name of a command of the program,
+// [Stranger], or [ControlPlane] for what the program does by itself. Reports of agents do not
+// change the desired state and are not recorded.
 //
 // An entry never has the values that were put: they may be secret. In an export, an entry
 // that ends the token of an agent has a mark of it, see [Exported].

@@ -47,7 +47,7 @@ type Filter struct {
 	Kind, Name string
 	// Verb is the operation. Empty: any.
 	Verb string
-	// Actor is the client that made the change: the whole actor, or the part before its slash.
+	// Actor is the client that made the change: the whole actor, or the part before its first slash.
 	// Empty: any.
 	Actor string
 	// Since is the time of the oldest. Zero: no limit.
@@ -94,8 +94,10 @@ func (f Filter) where() (text string, args []any) {
 	if f.Verb != "" {
 		add(`verb = ?`, f.Verb)
 	}
-	if f.Actor != "" {
-		below := f.Actor + "/"
+	switch below := f.Actor + "/"; {
+	case strings.Contains(f.Actor, "/"): // whose name may have more of them
+		add(`actor = ?`, f.Actor)
+	case f.Actor != "":
 		add(`(actor = ? OR substr(actor, 1, ?) = ?)`, f.Actor, len(below), below)
 	}
 	if !f.Since.IsZero() {

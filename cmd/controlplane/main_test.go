@@ -227,6 +227,7 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 			`--external-url: is "https://e/path", must have no path, such as https://control.example.com`},
 		"manifests, half a gateway": {nil, []string{"manifests", "--gateway", "b", "--hostname", "a.b"}, `--gateway: is "b", must be NAMESPACE/NAME of a Gateway`},
 		"manifests, an address":     {nil, []string{"manifests", "--gateway", "a/b", "--hostname", "https://a.b"}, `--hostname: is "https://a.b", must be a host such as`},
+		"manifests, an IP address":  {nil, []string{"manifests", "--gateway", "a/b", "--hostname", "10.0.0.1"}, `--hostname: is "10.0.0.1", must be a host such as control.example.com, no address`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := execute(t, program, test.env, test.args...)

@@ -91,14 +91,7 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 	r.command(ctx, "vet", "", nil, append([]string{"go", "vet"}, workspace()...)...)
 	r.command(ctx, "vet outside the workspace", "", alone, "go", "vet", "./...")
 
-	var race []string
-	for _, pkg := range packages {
-		if path := short(pkg); r.machine.race && raced.MatchString(path) && !unraced.MatchString(path) {
-			race = append(race, pkg)
-		}
-	}
 	// The long tests repeat what short ones do, or wait: they run once, without the race detector.
-	race = r.ofTurn("packages under the race detector", race)
 	r.test(
 		ctx,
 		step{
@@ -107,7 +100,7 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 				"-race", "-short", linked, uninstrumented, "-p=3", "-parallel=4", "-timeout=30m",
 				"-skip=" + simulated + "|^(" + strings.Join(sequential, "|") + ")$",
 			},
-			packages: race,
+			packages: r.underRace(packages),
 		},
 	)
 	worlds, err := r.simulated(packages)
@@ -170,6 +163,17 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 		return err
 	}
 	return ctx.Err()
+}
+
+// underRace returns the packages of this turn that run under the race detector, none on a machine
+// that has none.
+func (r *runner) underRace(packages []string) (race []string) {
+	for _, pkg := range packages {
+		if path := short(pkg); r.machine.race && raced.MatchString(path) && !unraced.MatchString(path) {
+			race = append(race, pkg)
+		}
+	}
+	return r.ofTurn("packages under the race detector", race)
 }
 
 // withParts builds and starts what the tests share, and ends it after do. It gives it the

@@ -63,6 +63,17 @@ func TestALongTestRunsInOneTurn(t *testing.T) {
 	}
 }
 
+func TestTheRaceDetectorHasItsPackagesByTurns(t *testing.T) {
+	t.Parallel()
+	packages := []string{module + "/apply", module + "/cloud/aws", module + "/diff", module + "/statesync", module + "/snapshot"}
+	r := &runner{machine: machine{race: true}}
+	require.Equal(t, []string{packages[0], packages[3], packages[4]}, r.underRace(packages))
+	r.turn = turn{2, 3}
+	require.Equal(t, packages[3:4], r.underRace(packages))
+	require.Equal(t, []string{"2 of 3 packages under the race detector"}, r.turned)
+	require.Empty(t, (&runner{}).underRace(packages))
+}
+
 //nolint:paralleltest // it sets a variable
 func TestATurnIsAPartOfSeveral(t *testing.T) {
 	t.Setenv(turnVariable, "")

@@ -289,6 +289,7 @@ func TestAnIssuerThatIsAwayStopsNoOtherSignIn(t *testing.T) {
 	status, text := w.refused(w.issuer.Token(nil))
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, text, "issuer_unavailable: the sign-in cannot be checked now")
+	require.Contains(t, text, "or answers what cannot be used; the log of the control plane says why")
 	require.True(t, w.people.Valid(t.Context(), tokens.Only(adminToken), w.issuer.Token(nil)), "nothing ends for it")
 	_, refused := w.ask(adminToken)
 	require.Nil(t, refused)

@@ -4,25 +4,16 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { join } from "node:path";
-import { chromium } from "playwright-core";
+import { launch } from "./browser.js";
 
-const { STATUS_URL: url, STATUS_TOKEN: token, STATUS_CLUSTER: cluster, STATUS_SERVICE: service, STATUS_PROFILE: profile, STATUS_SCREENSHOTS: screenshots } = process.env;
+const { STATUS_URL: url, STATUS_TOKEN: token, STATUS_CLUSTER: cluster, STATUS_SERVICE: service, STATUS_SCREENSHOTS: screenshots } = process.env;
 // Generous: the machine may be slow and busy.
 const patience = 60_000;
 
 let browser;
 
 before(async () => {
-	browser = await chromium.launch({
-		executablePath: process.env.STATUS_CHROMIUM,
-		headless: true,
-		timeout: 120_000,
-		env: { ...process.env, HOME: profile },
-		args: [
-			"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-			"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-		],
-	});
+	browser = await launch();
 });
 
 after(async () => browser?.close());

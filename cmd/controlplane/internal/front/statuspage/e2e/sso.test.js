@@ -3,18 +3,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chromium } from "playwright-core";
+import { launch } from "./browser.js";
 
-const { STATUS_URL: url, STATUS_ISSUER: issuer, STATUS_PROFILE: profile } = process.env;
+const { STATUS_URL: url, STATUS_ISSUER: issuer } = process.env;
 
 test("a person who comes back from another site is logged in", async () => {
-	const browser = await chromium.launch({
-		executablePath: process.env.STATUS_CHROMIUM,
-		headless: true,
-		timeout: 120_000,
-		env: { ...process.env, HOME: profile },
-		args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage"],
-	});
+	const browser = await launch();
 	try {
 		const context = await browser.newContext();
 		context.setDefaultTimeout(60_000);

@@ -27,9 +27,10 @@ func TestAnAnswerOfAProxyIsAnErrorThatNamesIt(t *testing.T) {
 	}{
 		{200, "text/html; charset=utf-8", "", "answered 200 OK with text/html: is there a proxy or a login page in between?", "x"},
 		{502, "text/html", "", "answered 502 Bad Gateway with text/html: is there a proxy or a login page in between?", "x"},
-		{403, "application/xhtml+xml", "", "answered 403 Forbidden with application/xhtml+xml: is there a proxy or a login page in between?", "x"},
+		{403, "application/xhtml+xml", "", "answered 403 Forbidden with application/xhtml+xml: " + here, "x"},
 		{302, "", "https://login.example.com/?state=secret", "answered 302 Found to https://login.example.com: " + elsewhere, "x"},
-		{308, "application/json", "https://control.example.com/x", "answered 308 Permanent Redirect to https://control.example.com: " + elsewhere, "x"},
+		{308, "application/json", "https://control.example.com/x", "answered 308 Permanent Redirect to https://control.example.com: " +
+			elsewhere, "x"},
 		{301, "", "/login?state=secret", "answered 301 Moved Permanently to another place: " + elsewhere, "x"},
 		{200, "application/json", "", "", "x"},
 		{200, "", "", "", "x"},
@@ -70,6 +71,8 @@ func TestAnAnswerOfAProxyIsAnErrorThatNamesIt(t *testing.T) {
 		require.True(t, closed, "its connection is used again")
 	}
 }
+
+const here = "is there a proxy or a login page in between?"
 
 const elsewhere = "is there a proxy or a login page in between, or has the control plane another URL?"
 

@@ -27,6 +27,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/between"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/internal/httpretry"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
@@ -75,7 +76,7 @@ type Config struct {
 // Source has the token of an agent. It is safe for concurrent use.
 type Source struct {
 	config  Config
-	client  *http.Client
+	client  between.Client
 	secrets dynamic.ResourceInterface // nil: it renews none
 	loop    *reconcile.Loop
 
@@ -98,7 +99,7 @@ type renewed struct{ token, given string }
 
 // New returns a source.
 func New(config Config) *Source {
-	s := &Source{config: config, client: httpretry.New(httpretry.Config{Transport: config.Transport})}
+	s := &Source{config: config, client: between.Client{HTTP: httpretry.New(httpretry.Config{Transport: config.Transport})}}
 	if config.Secret.Name != "" {
 		secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 		s.secrets = config.Kubernetes.Resource(secrets).Namespace(config.Secret.Namespace)
@@ -323,9 +324,13 @@ func (s *Source) ask(ctx context.Context, token string) (next agenttoken.Renewed
 	case err != nil:
 		return next, err
 	}
-	// The errors do not show the body, which may have a token.
-	if json.Unmarshal(body, &next) != nil || !program.IsToken(next.Token) {
-		return next, errors.New("the control plane answered 200 with no token")
+	// What is not of the control plane may have a token too, of another use: it would replace the only
+	// valid one. The errors do not show the body, which may have one.
+	var members struct {
+		Life *int64 `json:"expires_in_seconds"`
+	}
+	if json.Unmarshal(body, &next) != nil || !program.IsToken(next.Token) || json.Unmarshal(body, &members) != nil || members.Life == nil {
+		return next, errors.New("the control plane answered 200 with no token and its life: is there a proxy in between?")
 	}
 	return next, nil
 }

@@ -50,7 +50,9 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, kubernetes: fake.NewSimpleDynamicClient(runtime.NewScheme()), given: "given"}
 	// Without a life a token does not rest, see TestAControlPlaneThatAlwaysAsksGetsOneRenewalAnHour.
-	w.answer = func(string) (int, string) { return http.StatusOK, fmt.Sprintf(`{"token":"own-%d"}`, w.renewed) }
+	w.answer = func(string) (int, string) {
+		return http.StatusOK, fmt.Sprintf(`{"token":"own-%d","expires_in_seconds":0}`, w.renewed)
+	}
 	return w
 }
 
@@ -216,6 +218,7 @@ func TestARenewalThatIsRefusedOrStrange(t *testing.T) {
 		"401 {}":                           "answered 401",
 		"200 {}":                           "with no token",
 		"200 <html>":                       "with no token",
+		`200 {"token":"of-another-use"}`:   "with no token and its life: is there a proxy in between?",
 		`200 {"token":17}`:                 "with no token",
 		`200 {"token":"","next":"secret"}`: "with no token",
 		`200 {"token":"a\r\nX: y"}`:        "with no token",

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,6 +63,17 @@ type simulatedRegion struct {
 	// vanished is how many lists there had been when the row of a policy was removed by hand.
 	vanished map[string]int
 	rested   string // the database at the beginning of the rest
+	log      bytes.Buffer
+	// before stands before the control plane, if it is not nil.
+	before func(http.RoundTripper) http.RoundTripper
+}
+
+// link is the way of one life of the agent to the control plane.
+func (p *simulatedRegion) link(net http.RoundTripper) http.RoundTripper {
+	if p.before == nil {
+		return p.plane.Link(net)
+	}
+	return p.before(p.plane.Link(net))
 }
 
 // must ends the whole test binary: the end of a goroutine would be a deadlock in a bubble.
@@ -104,8 +116,8 @@ func simulated(t *testing.T, change func(*simulatedRegion, *simtest.Scenario)) f
 				p.plane.Open() //nolint:contextcheck // the control plane has a context of its own
 				p.note()       //nolint:contextcheck // the control plane has a context of its own
 				a := &agent.Agent{
-					Config: p.config(), Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Control: p.plane.Link(net),
-					Logger: slog.New(slog.DiscardHandler),
+					Config: p.config(), Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Control: p.link(net),
+					Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 				}
 				return a.Start(ctx)
 			},

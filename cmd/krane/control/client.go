@@ -3,12 +3,14 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/between"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
@@ -40,13 +42,19 @@ func New(c config.Config, tokens *owntoken.Source, transport http.RoundTripper) 
 	if tokens == nil {
 		tokens = owntoken.New(owntoken.Config{Given: c.GivenToken})
 	}
-	client := &http.Client{
+	client := between.Client{Own: hasCode, HTTP: &http.Client{
 		Transport: transport,
 		// The token is for this server alone.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	}}
 	return ctrlv1connect.NewClusterServiceClient(client, c.Control.URL.String(),
 		connect.WithInterceptors(identity{c, tokens}), connect.WithReadMaxBytes(maxMessage))
+}
+
+// hasCode reports whether a body is an error of Connect.
+func hasCode(body []byte) bool {
+	var document struct{ Code connect.Code }
+	return json.Unmarshal(body, &document) == nil && document.Code != 0
 }
 
 func newTransport(c config.Config) *http.Transport {

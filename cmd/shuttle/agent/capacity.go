@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/snapshot"
 )
@@ -23,7 +24,7 @@ type capacity struct {
 func newCapacityLoop(config *Config, pods *podView, client *client, metrics *metrics, logger *slog.Logger) *reconcile.Loop {
 	return &reconcile.Loop{
 		Name: "capacity", Reconciler: &capacity{config: config, pods: pods, client: client, metrics: metrics},
-		Interval: config.CapacityInterval, Jitter: jitter, Timeout: config.CapacityInterval, Logger: logger,
+		Interval: config.CapacityInterval, Jitter: jitter, Timeout: config.CapacityInterval, Logger: program.Changes(logger),
 		Backoff: reconcile.Backoff{Min: time.Second, Max: config.CapacityInterval, Jitter: 0.5},
 	}
 }

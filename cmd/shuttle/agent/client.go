@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/between"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/internal/httpretry"
@@ -23,7 +24,7 @@ type client struct {
 	base      string // .../api/v1/clusters/{cluster_id}
 	clusterID string
 	tokens    *owntoken.Source
-	http      *http.Client
+	http      between.Client
 }
 
 // newClient returns a client with these tokens whose requests go through transport, nil for one of its own.
@@ -34,13 +35,15 @@ func newClient(
 		base:      strings.TrimRight(config.StarbaseURL.String(), "/") + "/api/v1/clusters/" + config.ClusterID,
 		clusterID: config.ClusterID,
 		tokens:    tokens,
-		http: httpretry.New(httpretry.Config{Transport: transport, OnAttempt: func(r *http.Request, status int, duration time.Duration) {
-			code := "error"
-			if status != 0 {
-				code = strconv.Itoa(status)
-			}
-			observe(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:], code, duration)
-		}}),
+		http: between.Client{HTTP: httpretry.New(httpretry.Config{
+			Transport: transport, OnAttempt: func(r *http.Request, status int, duration time.Duration) {
+				code := "error"
+				if status != 0 {
+					code = strconv.Itoa(status)
+				}
+				observe(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:], code, duration)
+			},
+		})},
 	}
 }
 
@@ -56,14 +59,19 @@ func (e *StarbaseError) Error() string {
 	if e.Code != "" {
 		text += " " + e.Code
 	}
-	if e.Message != "" {
+	switch {
+	case e.Message != "":
 		text += ": " + e.Message
+	case e.Code == "":
+		text += " without an error of its own: is there a proxy in between?"
 	}
 	return text
 }
 
 // errUnchanged is the answer 304.
 var errUnchanged = errors.New("not modified")
+
+const desiredState = "/desired-state"
 
 // desiredState asks for the desired state, unless it still is the one with the
 // given version: then it returns errUnchanged. With any other error
@@ -73,21 +81,22 @@ func (c *client) desiredState(ctx context.Context, version string) (*starbase.De
 	if version != "" {
 		header.Set("If-None-Match", strconv.Quote(version))
 	}
-	response, err := c.do(ctx, http.MethodGet, "/desired-state", header, nil)
+	response, err := c.do(ctx, http.MethodGet, desiredState, header, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close() //nolint:errcheck // it was read to its end, or is of no use
 	switch response.StatusCode {
 	case http.StatusOK:
-		return starbase.Decode(response.Body, c.clusterID)
+		state, err := starbase.Decode(response.Body, c.clusterID)
+		return state, c.of(desiredState, err)
 	case http.StatusNotModified:
 		if version == "" {
-			return nil, &StarbaseError{Status: response.StatusCode, Message: "although no version was named"}
+			return nil, c.of(desiredState, &StarbaseError{Status: response.StatusCode, Message: "although no version was named"})
 		}
 		return nil, errUnchanged
 	default:
-		return nil, refusal(response)
+		return nil, c.of(desiredState, refusal(response))
 	}
 }
 
@@ -113,9 +122,17 @@ func (c *client) post(ctx context.Context, path string, report any) error {
 	}
 	defer response.Body.Close() //nolint:errcheck // only the status counts
 	if response.StatusCode != http.StatusNoContent {
-		return refusal(response)
+		return c.of(path, refusal(response))
 	}
 	return nil
+}
+
+// of adds the endpoint to the error of an answer.
+func (c *client) of(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", c.base+path, err)
 }
 
 // do makes one call.
@@ -178,7 +195,10 @@ func refusal(response *http.Response) error {
 	const maxBody = 64 << 10
 	var body starbase.ErrorBody
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
-	if err != nil || json.Unmarshal(data, &body) != nil {
+	if err != nil {
+		return &StarbaseError{Status: response.StatusCode, Message: err.Error()}
+	}
+	if json.Unmarshal(data, &body) != nil {
 		return &StarbaseError{Status: response.StatusCode}
 	}
 	return &StarbaseError{Status: response.StatusCode, Code: body.Error.Code, Message: body.Error.Message}

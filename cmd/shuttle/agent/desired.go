@@ -99,6 +99,9 @@ func (p *puller) Reconcile(ctx context.Context) (reconcile.Result, error) {
 
 func (p *puller) accept(ctx context.Context, state *starbase.DesiredState) error {
 	otherEpoch, err := p.newest.reach(ctx, state)
+	if refused, ok := errors.AsType[*starbase.RefusedError](err); ok {
+		return p.client.of(desiredState, refused)
+	}
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 // time.
 type newest struct {
 	memory apply.GuardMemory
+	name   string // of the memory, for people
 
 	loaded   bool
 	position position
@@ -37,6 +38,14 @@ func (n *newest) reach(ctx context.Context, state *starbase.DesiredState) (other
 		return false, err
 	}
 	before, next := n.position, position{Epoch: state.Epoch, Generation: state.Generation}
+	if before.Epoch != "" && next.Epoch == "" {
+		// Basic mode takes any object with a version and a list of services, and so that of another server.
+		return false, &starbase.RefusedError{
+			Reason: starbase.ReasonIncomplete,
+			Err: fmt.Errorf("schema is missing, and the state accepted before had one: is there a proxy in between? "+
+				"For a Starbase without it, delete what the agent remembers (%s)", n.name),
+		}
+	}
 	if before.Epoch == next.Epoch && next.Generation < before.Generation {
 		return false, &starbase.RefusedError{
 			Reason: reasonGeneration,

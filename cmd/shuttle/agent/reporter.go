@@ -29,17 +29,27 @@ type reporter struct {
 	rollouts *rollouts
 	pods     *podView
 	instance string
-	trigger  func() // makes Reconcile run
+	backoff  reconcile.Backoff // of a report that is not taken
+	trigger  func()            // makes Reconcile run
 
 	soon atomic.Bool // a trigger is on its way
 
 	// Of Reconcile alone:
 	sent   *starbase.StatusReport
 	sentAt time.Time
+	failed refused
 
 	mu      sync.Mutex
 	last    *outcome
 	cluster problem
+}
+
+// refused is a report that was not taken: it is sent again at a time, although others trigger a pass before.
+type refused struct {
+	report *starbase.StatusReport
+	err    error
+	times  int
+	again  time.Time
 }
 
 // problem is why the configuration of the cluster is not in effect; zero for none.
@@ -108,16 +118,30 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	if r.sent != nil && same(r.sent, next) && time.Since(r.sentAt) < reportInterval {
 		return reconcile.Result{}, nil
 	}
-	// At least one, also without services: it confirms the deletion of services.
+	if f := r.failed; f.report != nil && same(f.report, next) && time.Now().Before(f.again) {
+		return reconcile.Result{}, f.err
+	}
+	if err := r.send(ctx, next); err != nil {
+		times := r.failed.times + 1
+		wait, _ := r.backoff.Next(times)
+		r.failed = refused{report: next, err: err, times: times, again: time.Now().Add(wait)}
+		return reconcile.Result{}, err
+	}
+	r.sent, r.sentAt, r.failed = next, time.Now(), refused{}
+	return reconcile.Result{}, nil
+}
+
+// send sends a report in parts that Starbase takes: at least one, also without services, since it
+// confirms the deletion of services.
+func (r *reporter) send(ctx context.Context, next *starbase.StatusReport) error {
 	for from := 0; from == 0 || from < len(next.Services); from += starbase.MaxStatusServices {
 		part := *next
 		part.Services = next.Services[from:min(from+starbase.MaxStatusServices, len(next.Services))]
 		if err := r.client.report(ctx, &part); err != nil {
-			return reconcile.Result{}, err
+			return err
 		}
 	}
-	r.sent, r.sentAt = next, time.Now()
-	return reconcile.Result{}, nil
+	return nil
 }
 
 // same reports whether two reports of this process say the same.

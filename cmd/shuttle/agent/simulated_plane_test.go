@@ -13,6 +13,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/proxytest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
@@ -25,6 +26,16 @@ type starbaseWorld struct {
 	rested       string // the database at the beginning of the rest
 	undisturbed  bool   // no edit begins a habit
 	last         rendered
+	log          bytes.Buffer
+	proxy        *proxytest.Proxy // before the control plane, if not nil
+}
+
+// link is the way of one life of the agent to the control plane.
+func (p *starbaseWorld) link(net http.RoundTripper) http.RoundTripper {
+	if p.proxy == nil {
+		return p.plane.Link(net)
+	}
+	return p.proxy.Before(p.plane.Link(net))
 }
 
 // must ends the whole test binary: the end of a goroutine would be a deadlock in a bubble.

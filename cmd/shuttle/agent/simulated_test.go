@@ -73,8 +73,8 @@ func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) fun
 				}
 				config.HealthAddress, config.MetricsAddress = "0", "0"
 				a := &shuttle.Agent{
-					Config: config, Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Starbase: p.plane.Link(net),
-					Logger: slog.New(slog.DiscardHandler),
+					Config: config, Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Starbase: p.link(net),
+					Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 				}
 				return a.Start(ctx)
 			},

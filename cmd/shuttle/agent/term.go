@@ -17,6 +17,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -54,14 +55,14 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	client := newClient(&a.Config, tokens, a.Starbase, metrics.observeStarbase)
 	state := &desired{}
 
-	status := &reporter{client: client, rollouts: deployments, instance: instanceID(), pods: billing}
+	status := &reporter{client: client, rollouts: deployments, instance: instanceID(), backoff: a.backoff(), pods: billing}
 	statusLoop := &reconcile.Loop{
 		Name:       "status",
 		Reconciler: status,
 		Interval:   reportInterval,
 		Timeout:    time.Minute,
 		Backoff:    a.backoff(),
-		Logger:     a.Logger,
+		Logger:     program.Changes(a.Logger),
 	}
 	status.trigger = statusLoop.Trigger
 	deployments.Changed = func(types.NamespacedName) { status.changed() }
@@ -90,10 +91,12 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 
 	pull := &puller{
 		client: client, owner: owner, cluster: a.Config.ClusterID, rules: a.Config.rules(),
-		desired: state, newest: &newest{memory: generation}, metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger,
+		desired: state, newest: &newest{memory: generation, name: "ConfigMap " + generation.Namespace + "/" + generation.Name},
+		metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger,
 	}
 	pullLoop := a.loop("pull", pull)
 	pullLoop.Timeout = a.Config.ReconcileInterval // one call never outlives its interval
+	pullLoop.Logger = program.Changes(a.Logger)
 
 	t := &term{live: live, pods: billing, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
 		{Name: "token renewal", Starter: tokens.Loop()},

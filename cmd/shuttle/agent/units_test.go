@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
+	"github.com/seed-9e1ffd66/trueup/internal/test/proxytest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -33,8 +35,10 @@ type plane struct {
 
 	mu       sync.Mutex
 	away     bool
-	proxy    int // what answers in the place of Starbase, as a status; 0: nothing does
+	proxy    int               // what answers in the place of Starbase, as a status; 0: nothing does
+	answer   *proxytest.Answer // the same
 	requests int
+	taken    int // capacity reports
 }
 
 func newPlane(t *testing.T) *plane {
@@ -52,9 +56,15 @@ func newPlane(t *testing.T) *plane {
 // RoundTrip implements http.RoundTripper.
 func (p *plane) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.mu.Lock()
-	away, proxy := p.away, p.proxy
+	away, proxy, answer := p.away, p.proxy, p.answer
 	p.requests++
+	if !away && proxy == 0 && answer == nil && strings.HasSuffix(r.URL.Path, "/capacity") {
+		p.taken++
+	}
 	p.mu.Unlock()
+	if answer != nil {
+		return answer.To(r)
+	}
 	recorder := httptest.NewRecorder()
 	switch {
 	case away:
@@ -79,6 +89,12 @@ func (p *plane) setProxy(status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.proxy = status
+}
+
+func (p *plane) setAnswer(answer *proxytest.Answer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = answer
 }
 
 // rows returns how many records are stored of each pod and instant.
@@ -259,13 +275,20 @@ func TestC16CountedLoss(t *testing.T) {
 // Starbase: each record arrives.
 func TestHostileProxiesEndNoRecord(t *testing.T) {
 	t.Parallel()
+	begin := map[string]func(*plane){}
 	for _, status := range []int{200, 204, 302, 400, 403, 404, 413, 415, 422, 502} {
-		t.Run(strconv.Itoa(status), func(t *testing.T) {
+		begin[strconv.Itoa(status)+" with a page"] = func(p *plane) { p.setProxy(status) }
+	}
+	for _, answer := range proxytest.Answers() {
+		begin[answer.Name] = func(p *plane) { p.setAnswer(&answer) }
+	}
+	for name, begin := range begin {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				p := newPlane(t)
-				time.AfterFunc(time.Until(noon().Add(2*time.Minute+30*time.Second)), func() { p.setProxy(status) })
-				time.AfterFunc(time.Until(noon().Add(12*time.Minute+30*time.Second)), func() { p.setProxy(0) })
+				time.AfterFunc(time.Until(noon().Add(2*time.Minute+30*time.Second)), func() { begin(p) })
+				time.AfterFunc(time.Until(noon().Add(12*time.Minute+30*time.Second)), func() { p.setProxy(0); p.setAnswer(nil) })
 				units, run := p.agent(
 					filepath.Join(t.TempDir(), "wal"),
 					0,
@@ -278,6 +301,8 @@ func TestHostileProxiesEndNoRecord(t *testing.T) {
 				p.requireMinutes(15, "pod-a", "pod-b")
 				require.Zero(t, units.Metric("starform_snapshots_failed_total"))
 				require.Zero(t, units.Metric("starform_snapshots_spooled"))
+				require.EqualValues(t, p.taken, units.Metric("starform_capacity_reports_sent_total"))
+				require.Greater(t, p.taken, 3, "also after the outage")
 			})
 		})
 	}

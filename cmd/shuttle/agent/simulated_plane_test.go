@@ -25,6 +25,7 @@ type starbaseWorld struct {
 	rested       string // the database at the beginning of the rest
 	undisturbed  bool   // no edit begins a habit
 	last         rendered
+	units        string // of the load balancer
 }
 
 // must ends the whole test binary: the end of a goroutine would be a deadlock in a bubble.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -45,8 +46,12 @@ func simulate(ctx context.Context, scenario func() Scenario, p plan) *Report {
 	stop()
 	wait()
 	if !w.failed() {
-		r.State = s.state(w)
-		compare(ctx, scenario, w, r)
+		r.State, r.desired = s.state(w), w.desired()
+		if end := p.end; end != nil && reflect.DeepEqual(r.desired, end.desired) {
+			w.same(r.State, end.State) // the world to compare with is the one of the history without the cut
+		} else {
+			compare(ctx, scenario, w, r)
+		}
 	}
 	// What ends a moment after the program ends here.
 	w.agenda.advance(ctx, 5*time.Minute)
@@ -229,8 +234,15 @@ func compare(ctx context.Context, scenario func() Scenario, w *World, r *Report)
 	for _, wrong := range other.wrong {
 		w.Blame("without a history, of the same desired state: %s", wrong)
 	}
-	if state := s.state(other); len(other.wrong) == 0 && state != r.State {
-		w.Blame("the end differs from the same desired state without a history:\n%s", differences(r.State, state))
+	if state := s.state(other); len(other.wrong) == 0 {
+		w.same(r.State, state)
+	}
+}
+
+// same blames the program for an end that is another one than without a history.
+func (w *World) same(state, without string) {
+	if state != without {
+		w.Blame("the end differs from the same desired state without a history:\n%s", differences(state, without))
 	}
 }
 

@@ -15,6 +15,8 @@ type plan struct {
 	// the one of the number.
 	like string
 	nth  int
+	// end is how the same history without the cut went. Nil: unknown.
+	end *Report
 }
 
 // cuts reports whether a request is the one that is cut. served are those up to it, and

@@ -171,6 +171,7 @@ type Report struct {
 
 	reached  string   // the request that was cut
 	served   []string // the requests in order
+	desired  []Object // what the user wants at the end
 	accepted int      // writes of the program
 	story    *story   // nil for one with a cut
 }

@@ -250,6 +250,13 @@ func TestASweepReachesEachBoundaryOnce(t *testing.T) {
 		cuts,
 		"create done, list, list, create first",
 	)
+
+	s.Converged = nil
+	c = simtest.Sweep(t, always(s), 1)
+	require.Len(t, c.Failed, len(cuts))
+	for _, r := range c.Failed {
+		require.Contains(t, r.Wrong[0], "the end differs from the same desired state without a history")
+	}
 }
 
 // TestASweepTriesABoundaryAgain has a program of which every second life begins with

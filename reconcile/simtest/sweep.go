@@ -48,7 +48,8 @@ func Sweep(t *testing.T, scenario func() Scenario, seed uint64) Coverage {
 	for i := range undisturbed.served {
 		for _, what := range cuts() {
 			for range 12 {
-				r := bubble(t, scenario, plan{seed: seed, calm: true}.at(Cut{Request: i + 1, What: what}, undisturbed.served))
+				p := plan{seed: seed, calm: true, end: undisturbed}.at(Cut{Request: i + 1, What: what}, undisturbed.served)
+				r := bubble(t, scenario, p)
 				if len(r.Wrong) > 0 {
 					c.Failed = append(c.Failed, r)
 				}

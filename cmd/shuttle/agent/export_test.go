@@ -96,6 +96,20 @@ func (a *Agent) Runnables() (all []reconcile.Starter, err error) {
 	return all, nil
 }
 
+// Observed returns what the agent runs while it holds its Lease. Each pass of a loop is reported.
+func (a *Agent) Observed(see func(reconcile.Pass)) (reconcile.Starter, error) {
+	t, err := a.newTerm(newMetrics())
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range t.group.Members {
+		if loop, ok := m.Starter.(*reconcile.Loop); ok {
+			loop.OnPass = see
+		}
+	}
+	return t.group, nil
+}
+
 // Rules returns those that the agent renders with.
 func (a *Agent) Rules() (Rules, error) {
 	t, err := a.newTerm(newMetrics())

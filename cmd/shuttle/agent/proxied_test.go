@@ -29,12 +29,23 @@ func TestAnOutageThroughAProxyLosesNothing(t *testing.T) {
 func behindAProxy(answer proxytest.Answer, p *starbaseWorld, s *simtest.Scenario) {
 	const outage, bound = 10 * time.Minute, time.Minute
 	p.proxy = &proxytest.Proxy{Home: "starbase.example.com"}
-	lifeOfServices(p, s)
-	image := func(n int) {
-		p.plane.Put(servicePathOf(1, 0, productionOf), map[string]any{
-			"service_name": "web", "image": fmt.Sprint("example.com/web:", n), "replicas": 1,
+	first, second := servicePathOf(1, 0, productionOf), servicePathOf(1, 1, stagingOf)
+	put := func(path string, image int) {
+		p.plane.Put(path, map[string]any{
+			"service_name": "web", "image": fmt.Sprint("example.com/web:", image), "replicas": 1,
 			"ports": []any{map[string]any{"container_port": 8080}}, "hostname": "web.example.com",
 		})
+		p.note()
+	}
+	image := func(n int) { put(first, n) }
+	start := s.Start
+	s.Start = func(w *simtest.World) {
+		start(w)
+		p.putProject(1)
+		put(first, 1)
+		put(second, 1)
+		p.plane.Put(groupPath(1), map[string]any{"name": "group", "entries": []any{map[string]any{"key": "TOKEN", "value": "secret", "secret": true}}})
+		p.plane.Put(second+"/var-groups", map[string]any{"var_groups": []string{uuid(101)}})
 		p.note()
 	}
 	away := false
@@ -60,7 +71,7 @@ func behindAProxy(answer proxytest.Answer, p *starbaseWorld, s *simtest.Scenario
 			p.log.Reset()
 			p.proxy.Put(&answer, nil)
 			image(2)
-			p.plane.Remove(servicePathOf(1, 1, stagingOf))
+			p.plane.Remove(second)
 			p.note()
 			for _, o := range w.Objects("configmaps") {
 				if ownObject(o) {

@@ -28,6 +28,7 @@ type starbaseWorld struct {
 	last         rendered
 	log          bytes.Buffer
 	proxy        *proxytest.Proxy // before the control plane, if not nil
+	units        string           // of the load balancer
 }
 
 // link is the way of one life of the agent to the control plane.

@@ -29,6 +29,19 @@ func settings() []program.Setting {
 			Usage:    "base URL of Starbase; required",
 			Must:     "a URL like https://starbase.example.com",
 		},
+		{
+			Flag:     "allow-http",
+			Variable: "STARFORM_ALLOW_HTTP",
+			Usage:    "let the URL of Starbase be plain HTTP to another machine, which shows the token to the network (default false)",
+			Must:     "true or false",
+			Switch:   true,
+		},
+		{
+			Flag:     "request-timeout",
+			Variable: "STARFORM_REQUEST_TIMEOUT",
+			Usage:    "time for one attempt to reach Starbase, its answer included (default 30s)",
+			Must:     wantDuration,
+		},
 		{Flag: "cluster-id", Variable: "STARFORM_CLUSTER_ID", Usage: "UUID of this cluster; required", Must: "a UUID in lower case"},
 		{Flag: "region", Variable: "STARFORM_REGION", Usage: "region of this cluster, like nyc3; required", Must: "a region like nyc3"},
 		{

@@ -36,7 +36,7 @@ func newClient(
 		clusterID: config.ClusterID,
 		tokens:    tokens,
 		http: between.Client{HTTP: httpretry.New(httpretry.Config{
-			Transport: transport, OnAttempt: func(r *http.Request, status int, duration time.Duration) {
+			Timeout: config.RequestTimeout, Transport: transport, OnAttempt: func(r *http.Request, status int, duration time.Duration) {
 				code := "error"
 				if status != 0 {
 					code = strconv.Itoa(status)

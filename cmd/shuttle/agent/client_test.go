@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,7 +48,7 @@ func TestRequestsHaveTheTokenRenewedAndTryTheOtherOnce(t *testing.T) {
 		Kubernetes: fake.NewSimpleDynamicClient(runtime.NewScheme()), Secret: types.NamespacedName{Namespace: "system", Name: "renewed"},
 		ControlPlane: base, Logger: slog.New(slog.DiscardHandler),
 	})
-	do := shuttle.NewDo(&shuttle.Config{StarbaseURL: base, ClusterID: clusterID}, tokens)
+	do := shuttle.NewDo(&shuttle.Config{StarbaseURL: base, ClusterID: clusterID}, tokens, nil)
 	status := http.StatusOK
 	answered := func(tried ...string) {
 		t.Helper()
@@ -71,4 +73,30 @@ func TestRequestsHaveTheTokenRenewedAndTryTheOtherOnce(t *testing.T) {
 	valid, status = nil, http.StatusUnauthorized
 	answered("own {}", "given {}")
 	answered("own {}", "given {}")
+}
+
+// TestAnAttemptEndsAfterItsTime has a Starbase that never answers.
+func TestAnAttemptEndsAfterItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		env := environment(t)
+		for text, want := range map[string]time.Duration{"": 30 * time.Second, "7s": 7 * time.Second} {
+			env["STARFORM_REQUEST_TIMEOUT"] = text
+			config, err := shuttle.ReadConfig(func(name string) string { return env[name] })
+			require.NoError(t, err)
+			var took []time.Duration
+			do := shuttle.NewDo(&config, owntoken.New(owntoken.Config{Given: func() (string, error) { return "given", nil }}),
+				roundTripper(func(r *http.Request) (*http.Response, error) {
+					began := time.Now()
+					<-r.Context().Done()
+					took = append(took, time.Since(began))
+					return nil, r.Context().Err()
+				}))
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.StarbaseURL.String(), http.NoBody)
+			require.NoError(t, err)
+			_, err = do(request) //nolint:bodyclose // there is no answer
+			require.Error(t, err)
+			require.Equal(t, []time.Duration{want, want, want}, took)
+		}
+	})
 }

@@ -25,7 +25,9 @@ import (
 // Config has the settings.
 type Config struct {
 	StarbaseURL       *url.URL
-	ClusterID         string // UUID
+	AllowHTTP         bool          // StarbaseURL may be plain HTTP to another machine
+	RequestTimeout    time.Duration // of one attempt to reach Starbase
+	ClusterID         string        // UUID
 	Region            string
 	TokenFile         string
 	TokenSecret       types.NamespacedName // where renewed tokens are kept; zero: none is renewed
@@ -89,6 +91,8 @@ func ReadConfig(lookup func(string) string) (Config, error) {
 func (r *reader) config() Config {
 	c := Config{
 		StarbaseURL:       r.url("STARFORM_STARBASE_URL"),
+		AllowHTTP:         r.boolean("STARFORM_ALLOW_HTTP", false),
+		RequestTimeout:    r.duration("STARFORM_REQUEST_TIMEOUT", 30*time.Second),
 		ClusterID:         r.clusterID(),
 		Region:            r.region(),
 		TokenSecret:       r.namespacedName("STARFORM_AUTH_TOKEN_SECRET", ""),
@@ -108,6 +112,9 @@ func (r *reader) config() Config {
 		PodSecurity:       r.podSecurity("STARFORM_POD_SECURITY"),
 		LeaderElection:    r.boolean("STARFORM_LEADER_ELECTION", false),
 		WakeOnDrift:       r.boolean("STARFORM_WAKE_ON_DRIFT", true),
+	}
+	if to := c.StarbaseURL; to != nil && to.Scheme == "http" && !c.AllowHTTP && !program.Encrypted(to.String()) {
+		r.fail("STARFORM_STARBASE_URL", "a URL of https, or of http on this machine: the token is not encrypted; STARFORM_ALLOW_HTTP=true allows it")
 	}
 	if program.SameAddress(c.HealthAddress, c.MetricsAddress) {
 		r.fail("STARFORM_METRICS_BIND_ADDRESS", program.OtherAddress)

@@ -130,6 +130,6 @@ func (a *Agent) Rules() (Rules, error) {
 func Metrics() *prometheus.Registry { return newMetrics().registry }
 
 // NewDo returns what sends the requests to Starbase, with these tokens.
-func NewDo(config *Config, tokens *owntoken.Source) func(*http.Request) (*http.Response, error) {
-	return newClient(config, tokens, nil, newMetrics().observeStarbase).Do
+func NewDo(config *Config, tokens *owntoken.Source, transport http.RoundTripper) func(*http.Request) (*http.Response, error) {
+	return newClient(config, tokens, transport, newMetrics().observeStarbase).Do
 }

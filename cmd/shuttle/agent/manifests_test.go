@@ -27,6 +27,7 @@ func TestUnsentRecordsOutliveTheContainer(t *testing.T) {
 func TestAnInstallationHasTheSettingsThatItIsGiven(t *testing.T) {
 	t.Parallel()
 	given := map[string]string{
+		"STARFORM_ALLOW_HTTP": "true", "STARFORM_REQUEST_TIMEOUT": "10s",
 		"STARFORM_RECONCILE_INTERVAL": "10s", "STARFORM_SNAPSHOT_INTERVAL": "2m", "STARFORM_CAPACITY_INTERVAL": "3m",
 		"STARFORM_WAKE_ON_DRIFT": "false", "STARFORM_POD_SECURITY": "baseline", "STARFORM_MAX_DELETE_PERCENT": "20",
 		"STARFORM_DNS_SELECTOR": "dns/app=dns", "STARFORM_GATEWAY": "edge/public", "STARFORM_GATEWAY_SERVICE": "edge/proxy",

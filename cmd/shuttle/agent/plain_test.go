@@ -19,6 +19,10 @@ func TestATokenOnPlainHTTPIsWarnedOfOnce(t *testing.T) {
 	cancel()
 	env := environment(t)
 	env["STARFORM_STARBASE_URL"], env["STARFORM_METRICS_ADDR"] = "http://starbase.example.com", "127.0.0.1:0"
+	_, err := shuttle.ReadConfig(func(name string) string { return env[name] })
+	require.EqualError(t, err, `STARFORM_STARBASE_URL: is "http://starbase.example.com", must be a URL of https, or of http on this machine: `+
+		"the token is not encrypted; STARFORM_ALLOW_HTTP=true allows it")
+	env["STARFORM_ALLOW_HTTP"] = "true"
 	config, err := shuttle.ReadConfig(func(name string) string { return env[name] })
 	require.NoError(t, err)
 	var log logtest.Log

@@ -31,7 +31,8 @@ func (c Coverage) Check(t *testing.T, percent int) {
 
 // Sweep kills the program before and after each request of the history of a seed,
 // one boundary in each simulation, without other faults. The program is started
-// again, and has to reach the end that it reaches without a history. The requests
+// again, and has to reach the end of the same history without the kill, which is the
+// end that it reaches without a history. The requests
 // are those up to the end of Settle, lists and watches included. A request is known by
 // its verb, its object, and how many like it came before. Where a program that leaves
 // something to chance does not send it, the boundary is tried again, at most eleven times.

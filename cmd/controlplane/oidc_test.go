@@ -70,7 +70,7 @@ func TestASignInThatIsHalfSetIsAWrongCall(t *testing.T) {
 		"no authority": {map[string]string{"--oidc-ca-file": token}, "--oidc-ca-file: is"},
 		"authority, missing": {
 			map[string]string{"--oidc-ca-file": "/none"},
-			"--oidc-ca-file: is \"/none\", must be a PEM file that can be read: open /none",
+			"--oidc-ca-file: is \"/none\", must be a file that can be read: no such file",
 		},
 		"no claim": {map[string]string{"--oidc-username-claim": ""}, `--oidc-username-claim: is "", must be the name of a claim`},
 	} {

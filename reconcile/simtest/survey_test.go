@@ -139,7 +139,8 @@ func TestDisturbancesAreLeftOutByName(t *testing.T) {
 	t.Parallel()
 	trace := func(seed uint64, without ...applytest.Disturbance) string {
 		s := short(copier{})
-		s.Without = without
+		s.Rest, s.Without = time.Minute, without
+		s.Disturbances = []applytest.Disturbance{applytest.LoseRequest, applytest.LoseAnswer} // of all, they are rare
 		return simtest.Simulate(t, always(s), seed).Trace
 	}
 	const lost = ": lose the answer of "

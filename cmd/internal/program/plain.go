@@ -50,7 +50,7 @@ func Transport(flag, file string) (*http.Transport, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, Usagef("--%s: is %q, must be a PEM file that can be read: %w", flag, Shown(file), err)
+		return nil, Usagef("--%s: %w", flag, Unreadable(file, err))
 	}
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(text) {

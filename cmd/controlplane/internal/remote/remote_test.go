@@ -206,7 +206,7 @@ func TestAMistypedLineNamesWhatIsWrong(t *testing.T) {
 		"get log --server http://a/b":        `--server: is "http://a/b", must be a URL`,
 		"get log --token-file=":              "--token-file: is not set, must be a file with the token of an administrator",
 		"get log --token-file " + other:      "has a token with spaces",
-		"get log --ca-file /none":            "--ca-file: open /none",
+		"get log --ca-file /none":            "--ca-file: is \"/none\", must be a file that can be read: no such file or directory",
 		"get log --ca-file " + other:         "must be a PEM file with a certificate",
 		"list":                               "KIND: is not set, must be one of audit, cluster, deployment, ",
 		"list log":                           `KIND: is "log", must be one of audit, `,

@@ -45,8 +45,9 @@ type Agent struct {
 }
 
 const (
-	stopTimeout    = 15 * time.Second
-	reportInterval = 5 * time.Minute
+	stopTimeout = 15 * time.Second
+	// reportInterval is less than the five minutes after which Starbase expects a report: it takes a while.
+	reportInterval = 5*time.Minute - 10*time.Second
 	jitter         = 0.2
 )
 

@@ -115,20 +115,21 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		}
 		slices.Sort(next.LeftProjects)
 	}
-	if r.sent != nil && same(r.sent, next) && time.Since(r.sentAt) < reportInterval {
-		return reconcile.Result{}, nil
+	if left := reportInterval - time.Since(r.sentAt); r.sent != nil && same(r.sent, next) && left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	if f := r.failed; f.report != nil && same(f.report, next) && time.Now().Before(f.again) {
 		return reconcile.Result{}, f.err
 	}
+	began := time.Now()
 	if err := r.send(ctx, next); err != nil {
 		times := r.failed.times + 1
 		wait, _ := r.backoff.Next(times)
 		r.failed = refused{report: next, err: err, times: times, again: time.Now().Add(wait)}
 		return reconcile.Result{}, err
 	}
-	r.sent, r.sentAt, r.failed = next, time.Now(), refused{}
-	return reconcile.Result{}, nil
+	r.sent, r.sentAt, r.failed = next, began, refused{}
+	return reconcile.Result{RequeueAfter: reportInterval - time.Since(began)}, nil
 }
 
 // send sends a report in parts that Starbase takes: at least one, also without services, since it

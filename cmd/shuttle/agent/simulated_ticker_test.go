@@ -24,7 +24,7 @@ import (
 type ticking struct {
 	mu      sync.Mutex
 	passes  map[string][]reconcile.Pass // by the name of the loop
-	posts   []time.Time                 // of snapshots, when they were sent
+	posts   map[string][]time.Time      // when they were sent, by the end of the path
 	slow    map[string]time.Duration    // requests, by the end of the path or the method
 	removed map[string]time.Time        // by hand, and not back
 	repairs [][2]time.Time              // removed and back
@@ -37,8 +37,8 @@ func (k *ticking) through(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		k.mu.Lock()
 		wait := max(k.slow[path.Base(r.URL.Path)], k.slow[r.Method])
-		if path.Base(r.URL.Path) == "snapshots" {
-			k.posts = append(k.posts, time.Now())
+		if name := path.Base(r.URL.Path); r.Method == http.MethodPost {
+			k.posts[name] = append(k.posts[name], time.Now())
 		}
 		k.mu.Unlock()
 		if wait == 0 {
@@ -101,7 +101,7 @@ func TestTheTickerInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	simtest.Histories(t, simulated(t, func(p *starbaseWorld, s *simtest.Scenario) {
 		k := &ticking{
-			passes: map[string][]reconcile.Pass{}, removed: map[string]time.Time{}, flying: map[string]int{}, twice: map[string]bool{},
+			passes: map[string][]reconcile.Pass{}, posts: map[string][]time.Time{}, removed: map[string]time.Time{}, flying: map[string]int{}, twice: map[string]bool{},
 		}
 		var began time.Time
 		s.Program = func(ctx context.Context, net http.RoundTripper) error {
@@ -217,6 +217,7 @@ func (k *ticking) judge(w *simtest.World, began time.Time) {
 	}
 	k.judgeRepairs(w, at)
 	k.judgeSnapshots(w, began)
+	k.judgeReports(w, began)
 }
 
 // judgeRepairs has each repair be of the first pass that begins after the change, which no change causes.
@@ -271,7 +272,7 @@ func (k *ticking) judgeSnapshots(w *simtest.World, began time.Time) {
 	for minute := 34; minute < 53; minute++ {
 		boundary := began.Add(time.Duration(minute) * time.Minute).Truncate(time.Minute)
 		sent := 0
-		for _, post := range k.posts {
+		for _, post := range k.posts["snapshots"] {
 			if !post.Before(boundary) && post.Before(boundary.Add(21*time.Second)) {
 				sent++
 			}
@@ -284,5 +285,19 @@ func (k *ticking) judgeSnapshots(w *simtest.World, began time.Time) {
 		if since := pass.Start.Sub(began); i > 0 && since > 34*time.Minute && pass.Start.Sub(k.passes["pull"][i-1].Start) > 36*time.Second {
 			w.Blame("the desired state is asked for at %v, and not in the 36 seconds before", since)
 		}
+	}
+}
+
+// judgeReports has the status be reported every five minutes, though nothing of it changes.
+func (k *ticking) judgeReports(w *simtest.World, began time.Time) {
+	const most = 5 * time.Minute
+	all := k.posts["status"]
+	for i := range all[:len(all)-1] {
+		if since := all[i].Sub(began); since > 34*time.Minute && all[i+1].Sub(all[i]) > most {
+			w.Blame("after the report at %v the next one comes after %v", since, all[i+1].Sub(all[i]))
+		}
+	}
+	if last := all[len(all)-1].Sub(began); last < 48*time.Minute {
+		w.Blame("the last report is sent at %v", last)
 	}
 }

@@ -12,13 +12,13 @@ var undisturbed = []string{"./cmd/controlplane/internal/front/statuspage"} //nol
 // slow are the packages whose tests take longest, the longest first. Those that wait most of the
 // time are among them, so that none of them is left when nothing else runs.
 var slow = []string{ //nolint:gochecknoglobals // constant
-	"./cmd/application/operator", "./reconcile/simtest", "./cmd/nodepool/operator", "./apply", "./cmd/demo",
+	"./cmd/application/operator", "./reconcile/simtest", "./cmd/nodepool/operator", "./cmd/shuttle/agent", "./apply", "./cmd/demo",
 	"./cmd/e2e/clusters", "./cmd/e2e/upgrade", "./cmd/e2e/hostile", "./cmd/e2e/regions", "./examples/kubebuilder",
 	"./internal/test/podtest", "./cmd/controlplane/internal/state/regions",
 	"./examples/operator", "./cmd/krane/agent", "./reconcile/kube", "./cmd/agentjob/operator",
 	"./cmd/application/internal/database", "./internal/sim", "./cloud/aws", "./reconcile/operator",
 	"./cmd/application/internal/storage", "./cmd/controlplane/internal/state/clusters",
-	"./cmd/controlplane/internal/state/usage", "./cmd/e2e/renewal", "./cloud/kube", "./cmd/shuttle", "./cmd/shuttle/agent",
+	"./cmd/controlplane/internal/state/usage", "./cmd/e2e/renewal", "./cloud/kube", "./cmd/shuttle",
 	"./statesync/sqlstore", "./cmd/controlplane", "./cmd/nodepool", "./cmd/nodepool/internal/userdata", "./examples/drift",
 	"./cmd/krane/render", "./cmd/trueup", "./cmd/internal/program", "./internal/test/ec2test", "./examples/embed",
 	"./diff/internal/servertest", "./examples/converge", "./statesync", "./reconcile/controllerruntime",

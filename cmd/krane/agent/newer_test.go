@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,19 +22,19 @@ import (
 // TestANewerControlPlaneIsUnderstood has each message of it say more than this agent has heard of.
 func TestANewerControlPlaneIsUnderstood(t *testing.T) {
 	t.Parallel()
-	messages := 0
+	var messages atomic.Int64
 	simtest.Histories(t, simulated(t, func(p *simulatedRegion, s *simtest.Scenario) {
 		lifeOfADeployment(p, s)
 		p.before = func(next http.RoundTripper) http.RoundTripper { return newer{next, &messages} }
 		s.Histories, s.Disturbances, s.Rest = 1, []applytest.Disturbance{}, 20*time.Minute
 	}))
-	require.Greater(t, messages, 100)
+	require.Greater(t, messages.Load(), int64(100))
 }
 
 // newer is a transport that adds fields to all messages.
 type newer struct {
 	next     http.RoundTripper
-	messages *int
+	messages *atomic.Int64
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -62,7 +63,7 @@ func (n newer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // add adds a number, a text and an empty message.
 func (n newer) add(message []byte) []byte {
-	*n.messages++
+	n.messages.Add(1)
 	message = protowire.AppendVarint(protowire.AppendTag(message, 1000, protowire.VarintType), 7)
 	message = protowire.AppendString(protowire.AppendTag(message, 1001, protowire.BytesType), "later")
 	return protowire.AppendBytes(protowire.AppendTag(message, 1002, protowire.BytesType), nil)
@@ -71,7 +72,7 @@ func (n newer) add(message []byte) []byte {
 // newerStream is the body of a stream, with more in each message.
 type newerStream struct {
 	io.ReadCloser
-	messages *int
+	messages *atomic.Int64
 	ready    []byte
 }
 

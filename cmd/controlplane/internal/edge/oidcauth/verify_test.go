@@ -164,7 +164,8 @@ func TestATokenThatIsWrongIsRefused(t *testing.T) {
 		return oidctest.SignIDToken(key, id, "ES256", text)
 	}
 	typed := func(kind any) string {
-		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", id).WithHeader("typ", kind))
+		header := (&jose.SignerOptions{}).WithHeader("kid", id).WithHeader("typ", kind)
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, header)
 		require.NoError(t, err)
 		signed, err := signer.Sign([]byte(w.issuer.Claims(nil)))
 		require.NoError(t, err)

@@ -172,6 +172,39 @@ func TestAProgramUsesANewerSchemaThatOnlyAdds(t *testing.T) {
 	}
 }
 
+// TestAMigrationThatDeadlocksIsRepeated has a replica that serves lock in another order than the migration
+// of a newer one beside it, which is then the one that PostgreSQL undoes.
+func TestAMigrationThatDeadlocksIsRepeated(t *testing.T) {
+	t.Parallel()
+	source := db.PostgreSQL{URL: pgtest.NewDatabase(t)}
+	old, err := source.Open(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, old.Close()) })
+	migrated := make(chan error, 1)
+	require.NoError(t, old.Write(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `UPDATE regions SET name = name`); err != nil {
+			return err
+		}
+		go func() {
+			newer, err := source.Knowing(later(t, "-- expands\nALTER TABLE clusters ADD COLUMN colour TEXT NOT NULL DEFAULT '';\n"+
+				"ALTER TABLE regions ADD COLUMN colour TEXT NOT NULL DEFAULT '';")).Open(t.Context())
+			if err == nil {
+				err = newer.Close()
+			}
+			migrated <- err
+		}()
+		const waits = `SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+		for n := 0; n == 0; {
+			if err := tx.QueryRowContext(t.Context(), waits).Scan(&n); err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(t.Context(), `UPDATE clusters SET region = region`)
+		return err
+	}))
+	require.NoError(t, <-migrated)
+}
+
 // TestAMigrationThatSaysSoOnlyAdds looks at each statement of the migrations with the line
 // "-- expands", and at some that lie.
 func TestAMigrationThatSaysSoOnlyAdds(t *testing.T) {

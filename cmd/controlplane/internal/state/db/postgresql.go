@@ -10,11 +10,13 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore/pgxlisten"
 )
@@ -92,11 +94,24 @@ func (c PostgreSQL) migrate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	err = migratePostgreSQL(ctx, db, known)
+	const tries, wait = 10, 200 * time.Millisecond
+	for n := 1; ; n++ {
+		err = migratePostgreSQL(ctx, db, known)
+		if !deadlocked(err) || n == tries || !pause.For(ctx, time.Duration(n)*wait) {
+			break
+		}
+	}
 	if errors.Is(err, ErrNewerSchema) {
 		return fmt.Errorf("%w: run the newer version or choose another database", err)
 	}
 	return err
+}
+
+// deadlocked reports whether a migration was undone because another replica, which serves beside it,
+// had locked in another order. It may be repeated.
+func deadlocked(err error) bool {
+	state, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && state.Code == "40P01"
 }
 
 // placeOf returns where a database is, from what [checkPostgreSQL] has let pass. The user is

@@ -29,9 +29,9 @@ helm: ## Build the Helm that a test installs a chart with (two minutes the first
 versitygw: ## Build the server of S3 for tests and demo (two minutes the first time, then nothing)
 	$(WORK) $(GO) run ./internal/build/kubebuild versitygw
 
-test: ## Test the programs and packages, in six minutes once Kubernetes is built: what a change needs before it is committed
+test: ## Test the programs and packages, in a quarter of an hour on two cores once Kubernetes is built: what a change needs before it is committed
 	@$(TESTRUN) quick
-test-all: ## Test the rest: long tests, the race detector, the newest client-go, releases, alerts (half an hour)
+test-all: ## Test the rest: long tests, the race detector, the newest client-go, releases, alerts (most of an hour)
 	@$(TESTRUN) rest
 
 demo: $(if $(CONTEXT),,kube) ## Show it on a real Kubernetes: KEEP=1 keeps it running, CONTEXT=name uses your cluster

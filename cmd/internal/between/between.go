@@ -1,5 +1,5 @@
-// Package between recognizes answers to an agent that are not those of its control plane: of a proxy, or
-// of the login page of one, that stands between the two.
+// Package between recognizes answers that an agent gets from a proxy, or from its login page, in place of
+// its control plane.
 package between
 
 import (

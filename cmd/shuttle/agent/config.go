@@ -25,7 +25,6 @@ import (
 // Config has the settings.
 type Config struct {
 	StarbaseURL       *url.URL
-	AllowHTTP         bool          // StarbaseURL may be plain HTTP to another machine
 	RequestTimeout    time.Duration // of one attempt to reach Starbase
 	ClusterID         string        // UUID
 	Region            string
@@ -91,7 +90,6 @@ func ReadConfig(lookup func(string) string) (Config, error) {
 func (r *reader) config() Config {
 	c := Config{
 		StarbaseURL:       r.url("STARFORM_STARBASE_URL"),
-		AllowHTTP:         r.boolean("STARFORM_ALLOW_HTTP", false),
 		RequestTimeout:    r.duration("STARFORM_REQUEST_TIMEOUT", 30*time.Second),
 		ClusterID:         r.clusterID(),
 		Region:            r.region(),
@@ -113,8 +111,10 @@ func (r *reader) config() Config {
 		LeaderElection:    r.boolean("STARFORM_LEADER_ELECTION", false),
 		WakeOnDrift:       r.boolean("STARFORM_WAKE_ON_DRIFT", true),
 	}
-	if to := c.StarbaseURL; to != nil && to.Scheme == "http" && !c.AllowHTTP && !program.Encrypted(to.String()) {
-		r.fail("STARFORM_STARBASE_URL", "a URL of https, or of http on this machine: the token is not encrypted; STARFORM_ALLOW_HTTP=true allows it")
+	allowed := r.boolean("STARFORM_ALLOW_HTTP", false)
+	if to := c.StarbaseURL; to != nil && to.Scheme == "http" && !allowed && !program.Encrypted(to.String()) {
+		r.fail("STARFORM_STARBASE_URL",
+			"a URL of https, or of http on this machine: the token is not encrypted; STARFORM_ALLOW_HTTP=true allows it")
 	}
 	if program.SameAddress(c.HealthAddress, c.MetricsAddress) {
 		r.fail("STARFORM_METRICS_BIND_ADDRESS", program.OtherAddress)

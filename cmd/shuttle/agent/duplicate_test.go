@@ -23,19 +23,12 @@ func TestADuplicateLeavesWhatIsThereAsItIs(t *testing.T) {
 	simtest.Histories(t, simulated(t, func(p *starbaseWorld, s *simtest.Scenario) {
 		const lasts = 10 * time.Minute
 		twins, other := servicePathOf(1, 0, productionOf), servicePathOf(1, 1, productionOf)
-		put := func(path string, image int) {
-			p.plane.Put(path, map[string]any{
-				"service_name": "web", "image": fmt.Sprint("example.com/web:", image), "replicas": 1,
-				"ports": []any{map[string]any{"container_port": 8080}}, "hostname": "web.example.com",
-			})
-			p.note()
-		}
 		start := s.Start
 		s.Start = func(w *simtest.World) {
 			start(w)
 			p.putProject(1)
-			put(twins, 1)
-			put(other, 1)
+			p.putWeb(twins, 1)
+			p.putWeb(other, 1)
 		}
 		twice := false
 		p.plane.Answer = func(_ *simtest.World, r *http.Request, body []byte) []byte {
@@ -81,7 +74,7 @@ func TestADuplicateLeavesWhatIsThereAsItIs(t *testing.T) {
 			w.After(2*time.Minute, func() {
 				blame("at first", errors.Join(objects().Unlike(w, p.stated()), p.reported(w)))
 				before, twice = ofTwins(w), true
-				put(other, 2)
+				p.putWeb(other, 2)
 			})
 			w.After(2*time.Minute+lasts, func() {
 				if after := ofTwins(w); after != before || strings.Count(before, "\n") < 3 {

@@ -39,7 +39,7 @@ func (n *newest) reach(ctx context.Context, state *starbase.DesiredState) (other
 	}
 	before, next := n.position, position{Epoch: state.Epoch, Generation: state.Generation}
 	if before.Epoch != "" && next.Epoch == "" {
-		// Basic mode takes any object with a version and a list of services, and so that of another server.
+		// In basic mode any object with a version and a list of services is a state, also one of another server.
 		return false, &starbase.RefusedError{
 			Reason: starbase.ReasonIncomplete,
 			Err: fmt.Errorf("schema is missing, and the state accepted before had one: is there a proxy in between? "+

@@ -30,21 +30,15 @@ func behindAProxy(answer proxytest.Answer, p *starbaseWorld, s *simtest.Scenario
 	const outage, bound = 10 * time.Minute, time.Minute
 	p.proxy = &proxytest.Proxy{Home: "starbase.example.com"}
 	first, second := servicePathOf(1, 0, productionOf), servicePathOf(1, 1, stagingOf)
-	put := func(path string, image int) {
-		p.plane.Put(path, map[string]any{
-			"service_name": "web", "image": fmt.Sprint("example.com/web:", image), "replicas": 1,
-			"ports": []any{map[string]any{"container_port": 8080}}, "hostname": "web.example.com",
-		})
-		p.note()
-	}
-	image := func(n int) { put(first, n) }
+	image := func(n int) { p.putWeb(first, n) }
 	start := s.Start
 	s.Start = func(w *simtest.World) {
 		start(w)
 		p.putProject(1)
-		put(first, 1)
-		put(second, 1)
-		p.plane.Put(groupPath(1), map[string]any{"name": "group", "entries": []any{map[string]any{"key": "TOKEN", "value": "secret", "secret": true}}})
+		p.putWeb(first, 1)
+		p.putWeb(second, 1)
+		entry := map[string]any{"key": "TOKEN", "value": "secret", "secret": true}
+		p.plane.Put(groupPath(1), map[string]any{"name": "group", "entries": []any{entry}})
 		p.plane.Put(second+"/var-groups", map[string]any{"var_groups": []string{uuid(101)}})
 		p.note()
 	}

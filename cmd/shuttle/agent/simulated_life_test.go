@@ -35,7 +35,7 @@ func TestTheAgentMayBeKilledAnywhere(t *testing.T) {
 type step struct {
 	name string
 	do   func(*simtest.World)
-	// kinds are those of which the cluster has objects of the agent afterwards.
+	// kinds are the kinds of the agent's objects in the cluster after the step.
 	kinds []string
 	takes time.Duration
 }
@@ -147,7 +147,7 @@ func lifeOfACluster(p *starbaseWorld, s *simtest.Scenario) {
 	s.State = func(w *simtest.World) string { return state(w) + "\n" + p.others(w) }
 }
 
-// others are objects that look like those of the agent, and are another's.
+// others are objects with the agent's labels or names that another client owns.
 func others() []simtest.Object {
 	labels := func() map[string]any {
 		return map[string]any{"starform.io/managed-by": "shuttle", "starform.io/cluster-id": uuid(4242)}

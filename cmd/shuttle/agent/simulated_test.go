@@ -166,6 +166,15 @@ func (p *starbaseWorld) putProject(n int) {
 	})
 }
 
+// putWeb states a service with a port and a route.
+func (p *starbaseWorld) putWeb(path string, image int) {
+	p.plane.Put(path, map[string]any{
+		"service_name": "web", "image": fmt.Sprint("example.com/web:", image), "replicas": 1,
+		"ports": []any{map[string]any{"container_port": 8080}}, "hostname": "web.example.com",
+	})
+	p.note()
+}
+
 func randomService(w *simtest.World, project int) map[string]any {
 	dice := w.Random
 	spec := map[string]any{

@@ -28,8 +28,8 @@ type ticking struct {
 	slow    map[string]time.Duration    // requests, by the end of the path or the method
 	removed map[string]time.Time        // by hand, and not back
 	repairs [][2]time.Time              // removed and back
-	flying  map[string]int              // requests that are slow
-	twice   map[string]bool             // those of which there were two at a time
+	flying  map[string]int              // slow requests in flight
+	twice   map[string]bool             // slow requests that were in flight twice at a time
 }
 
 // through delays the requests that are slow.
@@ -101,7 +101,8 @@ func TestTheTickerInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	simtest.Histories(t, simulated(t, func(p *starbaseWorld, s *simtest.Scenario) {
 		k := &ticking{
-			passes: map[string][]reconcile.Pass{}, posts: map[string][]time.Time{}, removed: map[string]time.Time{}, flying: map[string]int{}, twice: map[string]bool{},
+			passes: map[string][]reconcile.Pass{}, posts: map[string][]time.Time{}, removed: map[string]time.Time{},
+			flying: map[string]int{}, twice: map[string]bool{},
 		}
 		var began time.Time
 		s.Program = func(ctx context.Context, net http.RoundTripper) error {

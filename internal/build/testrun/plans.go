@@ -263,8 +263,8 @@ func (r *runner) shortened(packages []string) (with []string, _ error) {
 	return with, nil
 }
 
-// long returns the tests of the packages that -short skips or shortens, but for those that are
-// simulated or timed, and the packages that have them: those of this turn.
+// long returns the tests of this turn that -short skips or shortens, and their packages. Simulated and
+// timed tests have steps of their own.
 func (r *runner) long(packages []string) (names, with []string, err error) {
 	others := regexp.MustCompile(timed + "|" + simulated)
 	found := map[string][]string{} // by package

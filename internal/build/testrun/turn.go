@@ -25,7 +25,8 @@ func thisTurn() (turn, error) {
 	number, err := strconv.Atoi(first)
 	of, err2 := strconv.Atoi(second)
 	if err != nil || err2 != nil || number < 1 || number > of {
-		return turn{}, fmt.Errorf("%w: %s is %q, must be the number of a part and how many there are, such as 2/3", errMachine, turnVariable, text)
+		return turn{}, fmt.Errorf(
+			"%w: %s is %q, must be the number of a part and how many there are, such as 2/3", errMachine, turnVariable, text)
 	}
 	return turn{number, of}, nil
 }

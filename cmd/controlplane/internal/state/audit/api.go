@@ -22,7 +22,8 @@ const all = "all"
 
 var (
 	actorPattern = regexp.MustCompile(
-		`^(controlplane|shared-agent-token|stranger|(admin|cluster|region|command)(/[A-Za-z0-9][A-Za-z0-9_.-]{0,99})?|oidc(/[^\x00-\x1F]{1,63})?)$`,
+		`^(controlplane|shared-agent-token|stranger|` +
+			`(admin|cluster|region|command)(/[A-Za-z0-9][A-Za-z0-9_.-]{0,99})?|oidc(/[^\x00-\x1F]{1,63})?)$`,
 	)
 	objectPattern = regexp.MustCompile(`^[a-z-]{1,20}(/[A-Za-z0-9][A-Za-z0-9_./-]{0,299})?$`)
 	logPattern    = regexp.MustCompile(`^(` + strings.Join(append(Logs(), all), "|") + `)$`)
@@ -72,7 +73,8 @@ func (l *Log) list(w http.ResponseWriter, r *http.Request) error {
 		Actor: query.Text(
 			"actor",
 			actorPattern,
-			"controlplane, shared-agent-token, stranger, or admin, oidc, cluster, region or command, alone or followed by / and a name, like admin/1a2b3c4d",
+			"controlplane, shared-agent-token, stranger, or admin, oidc, cluster, region or command, "+
+				"alone or followed by / and a name, like admin/1a2b3c4d",
 		),
 		Since:  query.Time("since"),
 		Before: query.Text("before", idPattern, "the next of an answer before, 24 hexadecimal digits"),

@@ -193,7 +193,7 @@ func TestAMigrationThatDeadlocksIsRepeated(t *testing.T) {
 			}
 			migrated <- err
 		}()
-		const waits = `SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+		const waits = `SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database WHERE NOT granted AND datname = current_database()`
 		for n := 0; n == 0; {
 			if err := tx.QueryRowContext(t.Context(), waits).Scan(&n); err != nil {
 				return err

@@ -68,6 +68,9 @@ func behindAProxy(answer proxytest.Answer, p *simulatedRegion, s *simtest.Scenar
 			p.log.Reset()
 			proxy.Put(&answer, nil)
 			p.plane.Restart() // its open streams end
+		})
+		// Not at once: what the control plane is asked just before may be answered a moment later.
+		w.After(time.Minute+time.Minute/2, func() {
 			p.plane.Put(p.deployment(1, "example.com/web:2", "running", nil))
 			p.plane.Put(p.deployment(2, "example.com/web:1", "stopped", nil))
 			p.plane.Remove(resourcePath("policies", "p-0"))

@@ -64,6 +64,9 @@ func behindAProxy(answer proxytest.Answer, p *starbaseWorld, s *simtest.Scenario
 			away = true
 			p.log.Reset()
 			p.proxy.Put(&answer, nil)
+		})
+		// Not at once: what the control plane is asked just before may be answered a moment later.
+		at(time.Minute+time.Minute/2, func() {
 			image(2)
 			p.plane.Remove(second)
 			p.note()

@@ -274,7 +274,9 @@ func TestPeopleSignInWithKeycloak(t *testing.T) {
 		_, page = alice.visit(base + "/status")
 		return strings.Contains(page, "Sign in with SSO")
 	})
-	require.Zero(t, run("logout").code)
+	ended := run("logout")
+	require.Zero(t, ended.code)
+	require.NotContains(t, ended.stderr, "not revoked")
 	require.NoError(t, p.command.Process.Kill())
 	log := (<-p.ended).stderr
 	require.NotContains(t, log, first)

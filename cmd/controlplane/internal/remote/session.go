@@ -52,7 +52,7 @@ type me struct {
 
 func loginCommand() *cobra.Command {
 	var o options
-	var device bool
+	var device, offline bool
 	command := &cobra.Command{
 		Use:   "login",
 		Short: "Sign in to a running control plane with OpenID Connect",
@@ -61,7 +61,8 @@ func loginCommand() *cobra.Command {
 It prints the address of the issuer that the control plane names. A browser on this machine
 comes back to a port of 127.0.0.1; with --device the browser may be anywhere. The tokens are
 kept in a file that you alone can read. Commands without --token-file use them, and get new
-ones, until controlplane logout or the end of the sign-in at the issuer.`,
+ones, until controlplane logout or the end of the sign-in at the issuer. Where that end comes
+with the ID token, because the issuer gives no refresh token, --offline asks it for one.`,
 		Example: `  controlplane login --server https://control.example.com
   controlplane login --server https://control.example.com --device`,
 		Args: program.NoArgs,
@@ -75,6 +76,7 @@ ones, until controlplane logout or the end of the sign-in at the issuer.`,
 			if err != nil {
 				return err
 			}
+			session.Offline = offline
 			entry, err := session.Login(ctx, device)
 			if err != nil {
 				return err
@@ -94,6 +96,7 @@ ones, until controlplane logout or the end of the sign-in at the issuer.`,
 	}
 	o.serverFlags(command)
 	command.Flags().BoolVar(&device, "device", false, "sign in with a browser on another device, by a code")
+	command.Flags().BoolVar(&offline, "offline", false, "stay signed in after the session at the issuer (scope offline_access)")
 	return command
 }
 
@@ -104,19 +107,29 @@ func logoutCommand() *cobra.Command {
 		Short: "Forget the sign-in to a control plane",
 		Long: `Forget the sign-in to a control plane.
 
-The tokens are removed from the file. The session at the issuer is not ended.`,
+The tokens are removed from the file, and the issuer is asked to revoke the refresh token. If
+that fails, the command says so and why, and what is in the file is removed all the same. The
+session of the browser at the issuer is not ended.`,
 		Args: program.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			session, err := o.signIn(nil, nil)
+			ctx := command.Context()
+			sender, err := o.sender(ctx, command.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			found, err := session.Store.Delete(command.Context(), o.server)
+			session, err := o.signIn(sender, nil)
+			if err != nil {
+				return err
+			}
+			entry, found, err := session.Store.Delete(ctx, o.server)
 			switch {
 			case err != nil:
 				return program.Usagef("--token-cache: %w", err)
 			case !found:
 				return fmt.Errorf("there is no sign-in to %s", program.Shown(o.server))
+			}
+			if err := session.Revoke(ctx, entry); err != nil {
+				_, _ = fmt.Fprintf(command.ErrOrStderr(), "The refresh token is not revoked: %v. It is valid until the issuer ends it.\n", err)
 			}
 			_, err = fmt.Fprintf(command.OutOrStdout(), "Signed out of %s.\n", o.server)
 			return err

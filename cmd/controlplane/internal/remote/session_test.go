@@ -23,6 +23,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/oidcauth/issuertest"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/remote/signin"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
@@ -119,6 +120,38 @@ func TestAUserSignsInOnTheCommandLine(t *testing.T) {
 	require.Contains(t, errs, "there is no sign-in to http://127.0.0.1:")
 	code, _, _ = s.run("", "whoami")
 	require.Equal(t, 2, code)
+}
+
+func TestALogoutRevokesTheRefreshToken(t *testing.T) {
+	t.Parallel()
+	issuer := issuertest.Start(t)
+	issuer.SetPerson("1", "alice", "staff")
+	s, cache := signedOut(t, people(t, issuer, "role=reader"))
+	signIn := func(args string) {
+		code, _, errs := s.run("", "login --device"+args)
+		require.Zero(t, code, errs)
+		require.NotEmpty(t, issuer.Refresh())
+	}
+	signIn("")
+	require.Equal(t, "openid profile groups", issuer.Scopes())
+	code, out, errs := s.run("", "logout")
+	require.Zero(t, code)
+	require.Contains(t, out, "Signed out of http://127.0.0.1:")
+	require.NotContains(t, errs, "refresh token")
+	require.Empty(t, issuer.Refresh())
+
+	signIn(" --offline")
+	require.Equal(t, "openid profile groups offline_access", issuer.Scopes())
+	token := issuer.Refresh()
+	issuer.SetAway(true)
+	code, out, errs = s.run("", "logout")
+	require.Zero(t, code)
+	require.Contains(t, out, "Signed out of http://127.0.0.1:", "here it has ended")
+	require.Contains(t, errs, "The refresh token is not revoked: issuer "+issuer.URL+": 502 Bad Gateway")
+	text, err := os.ReadFile(cache)
+	require.NoError(t, err)
+	require.JSONEq(t, "{}", string(text))
+	require.NotContains(t, out+errs, token)
 }
 
 // TestASignInIsRefreshedOnceByManyCommands has an issuer that takes each refresh token once.
@@ -278,6 +311,15 @@ func TestAnIssuerThatMisleadsIsNotFollowed(t *testing.T) {
 			nil, map[string]any{"interval": -5},
 			"login --device", "access_denied",
 		},
+		"a revocation elsewhere": {
+			map[string]any{"revocation_endpoint": "file:///x"}, nil,
+			"logout", `revocation_endpoint of the issuer is "file:///x"`,
+		},
+		"no revocation": {nil, nil, "logout", "it has no revocation_endpoint"},
+		"a refusal": {
+			map[string]any{"revocation_endpoint": server.URL + "/refuse"}, nil,
+			"logout", "it answered 400 Bad Request to the revocation",
+		},
 		"a name without an end": {
 			map[string]any{"issuer": strings.Repeat("x", 1<<20)}, nil,
 			"login", "xxxx",
@@ -293,12 +335,22 @@ func TestAnIssuerThatMisleadsIsNotFollowed(t *testing.T) {
 		}
 		maps.Copy(configuration, test.configuration)
 		maps.Copy(device, test.device)
+		want := 1
+		if test.args == "logout" {
+			want = 0
+			require.NoError(t, signin.Store{Path: cache}.Put(t.Context(), s.environment["TRUEUP_CONTROLPLANE_SERVER"], signin.Entry{
+				Issuer: server.URL, ClientID: issuertest.ClientID, RefreshToken: "of before",
+			}))
+		}
 		code, out, errs := s.run("", test.args)
-		require.Equal(t, 1, code, name)
+		require.Equal(t, want, code, name)
 		require.Contains(t, errs, test.want, name)
 		require.Less(t, len(errs), 1000, name)
 		require.NotContains(t, out+errs, "javascript:y", name)
 		require.NotContains(t, out+errs, "Open this address", name)
+		if test.args == "logout" {
+			require.NoError(t, os.Remove(cache))
+		}
 		require.NoFileExists(t, cache)
 	}
 }

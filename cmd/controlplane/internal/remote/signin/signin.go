@@ -26,6 +26,8 @@ const (
 	early = 10 * time.Second
 	// patience is how long a person may take to sign in.
 	patience = 10 * time.Minute
+	// revocation is how long the end of a sign-in may take at its issuer.
+	revocation = 10 * time.Second
 	// maxAnswer is the size in bytes above which an answer is cut off.
 	maxAnswer = 1 << 20
 )
@@ -40,6 +42,9 @@ type Client struct {
 	HTTP *http.Client
 	// Output gets what a person has to do. Required for Login.
 	Output io.Writer
+	// Offline has Login ask for a refresh token that outlives the person's session at the issuer.
+	// Some issuers give none without.
+	Offline bool
 }
 
 // named returns the issuer and the client that the control plane names.
@@ -87,7 +92,11 @@ func (c *Client) provider(ctx context.Context, of oidcauth.SignIn) (*oidc.Provid
 	}
 	endpoint := provider.Endpoint()
 	endpoint.AuthStyle = oauth2.AuthStyleInParams // there is no secret
-	return provider, &oauth2.Config{ClientID: of.ClientID, Endpoint: endpoint, Scopes: oidcauth.Scopes(provider)}, nil
+	scopes := oidcauth.Scopes(provider)
+	if c.Offline {
+		scopes = append(scopes, oidc.ScopeOfflineAccess)
+	}
+	return provider, &oauth2.Config{ClientID: of.ClientID, Endpoint: endpoint, Scopes: scopes}, nil
 }
 
 // context returns the context in which the libraries use HTTP.
@@ -302,4 +311,42 @@ func (c *Client) refreshed(ctx context.Context, of oidcauth.SignIn, entry Entry)
 		return Entry{}, fmt.Errorf("issuer %s: %w", of.Issuer, short(err))
 	}
 	return c.entry(ctx, provider, of, got, "") // without another refresh token it keeps the one of before
+}
+
+// Revoke ends the refresh token of a sign-in at its issuer (RFC 7009), if it has one. The ID token
+// is valid until its end.
+func (c *Client) Revoke(ctx context.Context, entry Entry) error {
+	if entry.RefreshToken == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.context(ctx), revocation)
+	defer cancel()
+	provider, _, err := c.provider(ctx, oidcauth.SignIn{Issuer: entry.Issuer, ClientID: entry.ClientID})
+	if err != nil {
+		return err
+	}
+	var configuration struct {
+		Endpoint string `json:"revocation_endpoint"`
+	}
+	if err := provider.Claims(&configuration); err != nil || configuration.Endpoint == "" {
+		return fmt.Errorf("issuer %s: it has no revocation_endpoint", entry.Issuer)
+	}
+	if err := oidcauth.CheckURL(entry.Issuer, "revocation_endpoint", configuration.Endpoint); err != nil {
+		return fmt.Errorf("issuer %s: %w", entry.Issuer, err)
+	}
+	form := url.Values{"client_id": {entry.ClientID}, "token": {entry.RefreshToken}, "token_type_hint": {"refresh_token"}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, configuration.Endpoint, strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := c.HTTP.Do(r)
+	if err != nil {
+		return fmt.Errorf("issuer %s: %w", entry.Issuer, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // the status says it all
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("issuer %s: it answered %s to the revocation", entry.Issuer, response.Status)
+	}
+	return nil
 }

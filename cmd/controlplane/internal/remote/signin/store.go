@@ -97,18 +97,18 @@ func (s Store) Put(ctx context.Context, server string, entry Entry) error {
 	return s.locked(ctx, func() error { return s.put(server, entry) })
 }
 
-// Delete removes the sign-in to a control plane, and reports whether there was one.
-func (s Store) Delete(ctx context.Context, server string) (found bool, err error) {
+// Delete removes the sign-in to a control plane, and returns it if there was one.
+func (s Store) Delete(ctx context.Context, server string) (entry Entry, found bool, err error) {
 	err = s.locked(ctx, func() error {
 		all, err := s.read()
 		if err != nil {
 			return err
 		}
-		_, found = all[key(server)]
+		entry, found = all[key(server)]
 		delete(all, key(server))
 		return s.write(all)
 	})
-	return found, err
+	return entry, found, err
 }
 
 func (s Store) put(server string, entry Entry) error {

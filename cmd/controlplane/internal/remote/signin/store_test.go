@@ -34,7 +34,7 @@ func TestASignInIsKeptForItsServer(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, mode, info.Mode(), path)
 	}
-	found, err = store.Delete(t.Context(), "https://a.example.com")
+	_, found, err = store.Delete(t.Context(), "https://a.example.com")
 	require.NoError(t, err)
 	require.True(t, found)
 	_, found, err = store.Get("https://a.example.com")
@@ -61,7 +61,7 @@ func TestAFileThatOthersMayUseIsRefused(t *testing.T) {
 		require.EqualError(t, err, want)
 		require.False(t, found)
 		require.EqualError(t, store.Put(t.Context(), server, signin.Entry{}), want)
-		_, err = store.Delete(t.Context(), server)
+		_, _, err = store.Delete(t.Context(), server)
 		require.EqualError(t, err, want)
 	}
 	require.NoError(t, os.Chmod(store.Path, 0o400))

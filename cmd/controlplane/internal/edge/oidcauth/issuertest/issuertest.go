@@ -50,6 +50,7 @@ type Issuer struct {
 	codes   map[string]url.Values
 	refresh string // the valid refresh token
 	issued  int
+	scopes  string
 }
 
 // Start returns an issuer that ends with the test.
@@ -63,6 +64,7 @@ func Start(tb testing.TB) *Issuer {
 	mux.HandleFunc("/authorize", i.authorize)
 	mux.HandleFunc("/device", i.device)
 	mux.HandleFunc("/token", i.token)
+	mux.HandleFunc("/revoke", i.revoke)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if i.isAway() {
 			http.Error(w, "away", http.StatusBadGateway)
@@ -137,6 +139,20 @@ func (i *Issuer) Issued() int {
 	return i.issued
 }
 
+// Scopes returns what the last sign-in has asked for, separated by spaces.
+func (i *Issuer) Scopes() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.scopes
+}
+
+// Refresh returns the valid refresh token, empty if there is none.
+func (i *Issuer) Refresh() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.refresh
+}
+
 // Key returns the key of now, and its id.
 func (i *Issuer) Key() (*ecdsa.PrivateKey, string) {
 	i.mu.Lock()
@@ -175,7 +191,7 @@ func answer(w http.ResponseWriter, status int, body any) {
 func (i *Issuer) configuration(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]any{
 		"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token",
-		"device_authorization_endpoint": i.URL + "/device", "scopes_supported": []string{"openid", "profile", "groups"},
+		"device_authorization_endpoint": i.URL + "/device", "revocation_endpoint": i.URL + "/revoke", "scopes_supported": []string{"openid", "profile", "groups"},
 		"id_token_signing_alg_values_supported": []string{"ES256"},
 	})
 }
@@ -200,6 +216,7 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	code := rand.Text()
 	i.mu.Lock()
 	i.codes[code] = query
+	i.scopes = query.Get("scope")
 	asks := i.asks
 	i.mu.Unlock()
 	to.RawQuery = url.Values{"code": {code}, "state": {query.Get("state")}}.Encode()
@@ -217,6 +234,7 @@ func (i *Issuer) device(w http.ResponseWriter, r *http.Request) {
 	code := rand.Text()
 	i.mu.Lock()
 	i.codes[code] = url.Values{"code_challenge": {r.PostFormValue("code_challenge")}}
+	i.scopes = r.PostFormValue("scope")
 	i.mu.Unlock()
 	answer(w, http.StatusOK, map[string]any{
 		"device_code": code, "user_code": "ABCD-EFGH", "verification_uri": i.URL + "/activate", "expires_in": 60, "interval": 1,
@@ -242,6 +260,19 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, map[string]any{
 		"id_token": token, "refresh_token": refresh, "access_token": "access", "token_type": "Bearer", "expires_in": 3600,
 	})
+}
+
+// revoke ends a refresh token. One that is not valid is no error, as RFC 7009 has it.
+func (i *Issuer) revoke(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost || r.PostFormValue("client_id") != ClientID {
+		answer(w, http.StatusBadRequest, map[string]string{"error": "invalid_client"})
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if r.PostFormValue("token") == i.refresh {
+		i.refresh = ""
+	}
 }
 
 // granted reports whether a request for a token has a right to it, and its nonce. Codes and

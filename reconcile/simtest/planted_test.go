@@ -238,9 +238,13 @@ func TestASwallowedRefusalIsFoundSoon(t *testing.T) {
 		}
 		return all
 	}
+	often := 3
+	if testing.Short() {
+		often = 1
+	}
 	require.Empty(t, wrong(controller{}, both, 1))
 	for _, habit := range both {
-		require.Len(t, wrong(controller{forgives: true}, []applytest.Disturbance{habit}, 3), 3, habit)
+		require.Len(t, wrong(controller{forgives: true}, []applytest.Disturbance{habit}, often), often, habit)
 	}
 	require.NotEmpty(t, wrong(controller{forgives: true}, nil, 1), "among all habits")
 }

@@ -44,11 +44,16 @@ func TestAClassIsResolved(t *testing.T) {
 		&ec2.RunInstancesInput{ImageId: awssdk.String(image), MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1)},
 	)
 	require.NoError(t, err)
-	var newest string
+	// Two images are of the same second, or not on a slow machine: then the second one is newer.
+	var newest, second string
 	for _, name := range []string{"nodes-1", "nodes-2"} {
 		out, err := client.CreateImage(ctx, &ec2.CreateImageInput{InstanceId: machine.Instances[0].InstanceId, Name: &name})
 		require.NoError(t, err)
-		newest = max(newest, *out.ImageId) // of the same second
+		made, err := client.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{*out.ImageId}})
+		require.NoError(t, err)
+		if created := *made.Images[0].CreationDate; created > second || *out.ImageId > newest {
+			newest, second = *out.ImageId, created
+		}
 	}
 	_, err = r.IAM.CreateRole(ctx, &iam.CreateRoleInput{RoleName: awssdk.String("node"), AssumeRolePolicyDocument: awssdk.String("{}")})
 	require.NoError(t, err)

@@ -89,6 +89,30 @@ func (p *Simulated) Lasts(w *simtest.World, name applytest.Disturbance) bool {
 // that Scenario.Program got. Each request takes its turn, as in simtest.Call.
 func (p *Simulated) Link(net http.RoundTripper) http.RoundTripper { return link{p, net} }
 
+// Direct returns a transport without habits to the control plane, for a test in a bubble without a
+// world. Lose has its effect.
+func (p *Simulated) Direct() http.RoundTripper { return direct{p} }
+
+type direct struct{ plane *Simulated }
+
+// RoundTrip implements http.RoundTripper.
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	switch method := path.Base(r.URL.Path); {
+	case d.plane.Lose != nil && d.plane.Lose(method):
+		return nil, errLink
+	case strings.HasPrefix(method, "Watch"):
+		s := d.plane.stream(r, body, 0)
+		return s.answer(r.Context(), &http.Response{Body: s})
+	}
+	recorder := httptest.NewRecorder()
+	d.plane.replica.handler.ServeHTTP(recorder, received(r.Context(), r, body))
+	return recorder.Result(), nil
+}
+
 type link struct {
 	plane *Simulated
 	net   http.RoundTripper

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -29,6 +30,8 @@ type Simulation struct {
 	// Rank, if not nil, is the order in which the paths of the admin API are put again in a
 	// world without a user. Those of one rank are put in the order of their last puts.
 	Rank func(path string) int
+	// Bearer is the token that agents of all regions share. Empty: there is none.
+	Bearer string
 	// Rotate, if not nil, gives the agent another token, and adds a habit that does so.
 	Rotate func(context.Context, *Simulated) (token string)
 
@@ -82,6 +85,8 @@ type Simulated struct {
 	Lose func(method string) bool
 	// Lists is how many streams of each method have asked for the whole list.
 	Lists map[string]int
+	// Logger gets the lines of the control plane. Nil: nothing is logged.
+	Logger *slog.Logger
 
 	simulation *Simulation
 	dir        string
@@ -167,7 +172,8 @@ func (p *Simulated) run() {
 		database.Log.Poll = time.Minute // all commits are of this process, and wake it
 	}
 	p.Clusters, p.Regions = &Clusters{Database: database, Keys: p.simulation.keys}, &Regions{Database: database}
-	p.replica = assemble(tb, database, Options{Keys: p.simulation.keys, Heartbeat: 15 * time.Second}, 0, 0)
+	options := Options{Keys: p.simulation.keys, Bearer: p.simulation.Bearer, Heartbeat: 15 * time.Second, Logger: p.Logger}
+	p.replica = assemble(tb, database, options, 0, 0)
 	p.stop = func() {}
 	if !p.simulation.Streams {
 		return

@@ -30,8 +30,11 @@ type (
 	Regions = regions.Store
 	// Region is a region.
 	Region = regions.Region
-	// Resource is a deployment, sentinel or policy of a region.
+	// Resource is a deployment, sentinel or policy of a region, Want what is wanted of one, and
+	// Instance a pod of a deployment.
 	Resource = regions.Resource
+	Want     = regions.Wanted
+	Instance = regions.Instance
 )
 
 // StandingDeleted is the standing of a service that its agent has reported as deleted.

@@ -1,81 +1,96 @@
 package agent_test
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
-	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/controltest"
-	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/vault"
-	"github.com/seed-9e1ffd66/trueup/internal/test/await"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
-// plant makes a ReplicaSet without pods, with the labels and the field manager of the
-// agent, or of another manager.
-func (b *bench) plant(name, labels, manager string) {
-	b.t.Helper()
-	if b.kubectl("get", "namespace", b.name, "--ignore-not-found", "-o", "name") == "" {
-		b.kubectl("create", "namespace", b.name)
+// plant makes a ReplicaSet without pods, with labels of the agent or others, by a field manager.
+func (r *region) plant(name, manager string, labels map[string]any) {
+	set := object("apps/v1", "ReplicaSet", namespace, name)
+	set.Set(labels, "metadata", "labels")
+	orphan := map[string]any{"orphan": name}
+	set["spec"] = map[string]any{
+		"replicas": 0, "selector": map[string]any{"matchLabels": orphan},
+		"template": map[string]any{
+			"metadata": map[string]any{"labels": orphan},
+			"spec":     map[string]any{"containers": []any{map[string]any{"name": "a", "image": "a"}}},
+		},
 	}
-	file := filepath.Join(b.t.TempDir(), name+".yaml")
-	require.NoError(b.t, os.WriteFile(file, fmt.Appendf(nil, `
-apiVersion: apps/v1
-kind: ReplicaSet
-metadata: {name: %s, namespace: %s, labels: {%s}}
-spec:
-  replicas: 0
-  selector: {matchLabels: {orphan: %s}}
-  template:
-    metadata: {labels: {orphan: %s}}
-    spec: {containers: [{name: a, image: a}]}
-`, name, b.name, labels, name, name), 0o600))
-	b.kubectl("apply", "--server-side", "--field-manager="+manager, "-f", file)
+	r.do(func(w *simtest.World) {
+		if w.Object("namespaces", "", namespace) == nil {
+			require.NoError(r, w.As("person").Create(object("v1", "Namespace", "", namespace)))
+		}
+		require.NoError(r, w.As(manager).Create(set))
+	})
 }
 
-func (b *bench) ours(id string) string {
-	return fmt.Sprintf(
-		"app.kubernetes.io/managed-by: krane, unkey.com/region: %s, app.kubernetes.io/component: deployment, unkey.com/deployment.id: %s",
-		b.name,
-		id,
-	)
+// ours are the labels of what the agent has made for a deployment.
+func ours(id string) map[string]any {
+	return map[string]any{
+		"app.kubernetes.io/managed-by": "krane", "unkey.com/region": regionName,
+		"app.kubernetes.io/component": "deployment", "unkey.com/deployment.id": id,
+	}
 }
 
-// relist makes the agent list everything again, and waits for it.
-func (b *bench) relist(lists int) {
-	b.t.Helper()
-	// Another epoch: what a restored database shows.
-	b.server.Renew(b.t)
-	b.synced(lists)
+// reportedGone reports whether a deployment was reported as gone.
+func (r *region) reportedGone(name string) bool {
+	return slices.ContainsFunc(r.liar.Reports(), func(m proto.Message) bool {
+		report, is := m.(*ctrlv1.ReportDeploymentStatusRequest)
+		return is && report.GetDelete().GetK8SName() == name
+	})
 }
 
 // orphan is D9: one list is not enough.
 func orphan(b *bench) {
-	b.plant("orphan", b.ours("d_orphan"), "krane")
-	b.plant("copied", b.ours("d_copied"), "another")
-	b.plant("theirs", "app: theirs", "krane")
-	b.plant("elsewhere", "app.kubernetes.io/managed-by: krane, unkey.com/region: other, app.kubernetes.io/component: deployment", "krane")
-	b.want(b.deployment("web"), b.sentinel("guard"), b.policy("egress"))
+	b.plant("orphan", "krane", ours("d_orphan"))
+	b.plant("copied", "another", ours("d_copied"))
+	b.plant("theirs", "krane", map[string]any{"app": "theirs"})
+	elsewhere := ours("d_elsewhere")
+	elsewhere["unkey.com/region"] = "other"
+	b.plant("elsewhere", "krane", elsewhere)
+	b.want(all()...)
 	b.start()
 	b.synced(1)
-	await.Eventually(b.t, "it is held", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "2" })
-	b.beats()
-	require.True(b.t, b.exists("replicaset", "orphan"), "after one list")
-	require.Empty(b.t, b.deletes())
-	b.relist(2)
-	await.Eventually(b.t, "it goes after the second", func() bool { return !b.exists("replicaset", "orphan") })
+	b.eventually("it is held", func() bool { return b.heldFor("grace") == "2" })
+	b.pause(5 * time.Minute)
+	require.True(b, b.exists(replicaSets, "orphan"), "after one list")
+	require.Empty(b, b.deletes())
+	reports := b.liar.Calls("ReportDeploymentStatus")
+	b.later("it goes after the second", func() bool { return !b.exists(replicaSets, "orphan") })
 	for _, name := range []string{"copied", "theirs", "elsewhere", "web"} {
-		require.True(b.t, b.exists("replicaset", name), name)
+		require.True(b, b.exists(replicaSets, name), name)
 	}
-	await.Eventually(b.t, "that it is gone is reported", func() bool { return b.gone("orphan") })
-	require.Len(b.t, b.deletes(), 1)
+	b.eventually("that it is gone is reported, of which the control plane knows nothing", func() bool {
+		return b.liar.Calls("ReportDeploymentStatus") == reports+1 && b.metric("unreported_deletions") == "0"
+	})
+	require.Len(b, b.deletes(), 1)
+	b.pause(lists)
+	require.Equal(b, 1, strings.Count(b.log.String(), "shop/copied"), "each list has it again")
+}
+
+func (r *region) plantOurs(n int, prefix string) {
+	for i := range n {
+		r.plant(fmt.Sprintf("%s-%d", prefix, i), "krane", ours(fmt.Sprintf("d_%s-%d", prefix, i)))
+	}
+}
+
+func (r *region) deleteSets(names ...string) {
+	for _, name := range names {
+		r.person(func(c simtest.Client) error { return c.Delete(replicaSets, namespace, name) })
+	}
 }
 
 // limit is C16: a limit within an hour, above which no object is deleted until a person
@@ -83,318 +98,192 @@ func orphan(b *bench) {
 // deleted, and that it holds.
 func limit(b *bench) {
 	b.agent.Config.StateDir = filepath.Join(b.t.TempDir(), "krane")
-	for n := range 6 {
-		b.plant(fmt.Sprintf("orphan-%d", n), b.ours(fmt.Sprintf("d_orphan-%d", n)), "krane")
-	}
-	b.want(b.deployment("web"), b.sentinel("guard"), b.policy("egress"))
+	b.plantOurs(6, "orphan")
+	b.want(all()...)
 	b.start()
-	b.synced(1)
-	b.relist(2)
-	await.Eventually(b.t, "they are held", func() bool { return b.metric(`deletions_held{reason="limit"}`) == "6" })
-	require.Empty(b.t, b.deletes())
-	await.Eventually(b.t, "and reported", func() bool { return b.server.Held().GetCount() == 6 })
-	six := b.server.Held()
-	require.Equal(b.t, "deployments/d_orphan-0", six.GetUnits()[0].GetUnit())
-	require.Contains(b.t, six.GetUnits()[0].GetReason(), "the limit is 5")
-	b.kubectl("delete", "replicaset", "orphan-0", "orphan-1", "-n", b.name)
-	b.relist(3)
-	await.Eventually(b.t, "four are held still", func() bool { return b.server.Held().GetCount() == 4 })
-	b.plant("young", b.ours("d_young"), "krane")
-	b.relist(4)
-	await.Eventually(b.t, "another one is in its grace", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "1" })
-	b.server.Approve(six.GetDigest())
-	b.beats()
-	require.Empty(b.t, b.deletes(), "another set was approved")
-	b.server.Approve(b.server.Held().GetDigest())
-	await.Eventually(b.t, "four may go", func() bool { return b.count("replicasets", "-l", "app.kubernetes.io/component=deployment") == 2 })
-	await.Eventually(b.t, "nothing is held", func() bool { return b.server.Held() == nil })
-	b.beats()
-	require.True(b.t, b.exists("replicaset", "young"), "an approval is no list")
-	b.kubectl("delete", "replicaset", "young", "-n", b.name)
-	require.Len(b.t, b.deletes(), 4)
-	for n := range 4 {
-		b.plant(fmt.Sprintf("more-%d", n), b.ours(fmt.Sprintf("d_more-%d", n)), "krane")
-	}
-	b.relist(5)
-	await.Eventually(b.t, "they are seen", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "4" })
-	b.relist(6)
-	await.Eventually(b.t, "four more are within the limit, since what was approved does not count",
-		func() bool { return b.count("replicasets", "-l", "app.kubernetes.io/component=deployment") == 1 })
-	for n := range 2 {
-		b.plant(fmt.Sprintf("late-%d", n), b.ours(fmt.Sprintf("d_late-%d", n)), "krane")
-	}
-	b.relist(7)
-	await.Eventually(b.t, "they are seen", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "2" })
-	b.relist(8)
-	held := func() bool { return b.metric(`deletions_held{reason="limit"}`) == "2" }
-	await.Eventually(b.t, "one is left of the hour, and two are held", held)
-	require.Len(b.t, b.deletes(), 8)
+	b.later("they are held", func() bool { return b.heldFor("limit") == "6" })
+	require.Empty(b, b.deletes())
+	b.eventually("and reported", func() bool { _, count := b.held(); return count == 6 })
+	of, _ := b.stored()
+	require.Equal(b, "deployments/d_orphan-0", of.HeldDeletions.Units[0].Unit)
+	require.Contains(b, of.HeldDeletions.Units[0].Reason, "the limit is 5")
+	b.deleteSets("orphan-0", "orphan-1")
+	b.later("four are held still", func() bool { _, count := b.held(); return count == 4 })
+	b.plantOurs(1, "young")
+	b.later("another one is in its grace", func() bool { return b.heldFor("grace") == "1" })
+	require.Error(b, b.approve(of.HeldDeletions.Digest), "another set was approved")
+	b.pause(2 * time.Minute)
+	require.Empty(b, b.deletes())
+	digest, _ := b.held()
+	require.NoError(b, b.approve(digest))
+	b.eventually("four may go", func() bool { return fmt.Sprint(b.names(replicaSets, "deployment")) == "[web young-0]" })
+	b.eventually("nothing is held", func() bool { _, count := b.held(); return count == 0 })
+	require.Len(b, b.deletes(), 4)
+	b.deleteSets("young-0")
+	b.plantOurs(4, "more")
+	b.later("they are seen", func() bool { return b.heldFor("grace") == "4" })
+	b.later("four more are within the limit, since what was approved does not count",
+		func() bool { return fmt.Sprint(b.names(replicaSets, "deployment")) == "[web]" })
+	b.plantOurs(2, "late")
+	b.later("they are seen", func() bool { return b.heldFor("grace") == "2" })
+	held := func() bool { return b.heldFor("limit") == "2" }
+	b.later("one is left of the hour, and two are held", held)
+	require.Len(b, b.deletes(), 8)
 	b.start()
-	b.synced(1)
-	b.relist(2)
-	await.Eventually(b.t, "two are held after a restart", held)
-	require.Empty(b.t, b.deletes())
+	b.later("two are held after a restart", held)
+	require.Empty(b, b.deletes())
 
 	// What cannot be read is no leave to delete.
 	b.stop()
 	file := filepath.Join(b.agent.Config.StateDir, "deletions-deployments.json")
-	require.FileExists(b.t, file)
-	require.NoError(b.t, os.WriteFile(file, []byte("["), 0o600))
+	require.FileExists(b, file)
+	require.NoError(b, os.WriteFile(file, []byte("["), 0o600))
 	b.start()
-	b.synced(1)
-	b.relist(2)
-	await.Eventually(b.t, "two are held for a broken file", held)
-	require.Empty(b.t, b.deletes())
+	b.later("two are held for a broken file", held)
+	require.Empty(b, b.deletes())
 	b.stop()
-	require.NoError(b.t, os.Remove(file))
+	require.NoError(b, os.Remove(file))
 	b.start()
-	b.synced(1)
-	b.relist(2)
-	await.Eventually(b.t, "they go", func() bool { return len(b.deletes()) == 2 })
+	b.later("they go", func() bool { return len(b.deletes()) == 2 })
 }
 
 // heldAtOnce: what is held is reported at once, and the hold ends when it is wanted again or
 // gone by another hand.
 func heldAtOnce(b *bench) {
-	b.agent.Periods.Heartbeat = time.Hour
-	for n := range 6 {
-		b.plant(fmt.Sprintf("orphan-%d", n), b.ours(fmt.Sprintf("d_orphan-%d", n)), "krane")
-	}
-	b.want(b.deployment("web"), b.sentinel("guard"), b.policy("egress"))
+	b.agent.Periods.Heartbeat = 100 * time.Hour
+	b.plantOurs(6, "orphan")
+	b.want(all()...)
 	b.start()
-	b.synced(1)
-	b.relist(2)
-	await.Eventually(b.t, "they are held, and reported", func() bool { return b.server.Held().GetCount() == 6 })
-	for n := range 6 {
-		b.kubectl("delete", "replicaset", fmt.Sprintf("orphan-%d", n), "-n", b.name)
-	}
-	b.relist(3)
-	await.Eventually(b.t, "nothing is held", func() bool { return b.server.Held() == nil })
-	b.plant("single", b.ours("d_single"), "krane")
-	b.relist(4)
-	await.Eventually(b.t, "it is seen", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "1" })
-	b.relist(5)
-	await.Eventually(b.t, "it goes: the hold was over", func() bool { return !b.exists("replicaset", "single") })
+	b.later("they are held", func() bool { return b.heldFor("limit") == "6" })
+	b.within(10*time.Second, "and reported", func() bool { _, count := b.held(); return count == 6 })
+	b.deleteSets("orphan-0", "orphan-1", "orphan-2", "orphan-3", "orphan-4", "orphan-5")
+	b.later("nothing is held", func() bool { return b.heldFor("limit") == "0" })
+	b.within(10*time.Second, "and that is reported", func() bool { _, count := b.held(); return count == 0 })
+	b.plantOurs(1, "single")
+	b.later("it is seen", func() bool { return b.heldFor("grace") == "1" })
+	b.later("it goes: the hold was over", func() bool { return !b.exists(replicaSets, "single-0") })
 }
+
+// lists is a time in which two lists come, and a minute is between them.
+const lists = 25 * time.Minute
 
 // noProof is S8: an answer that proves no absence deletes no object. The desired state
 // vanishes from the answers, or an orphan is there which two lists would remove.
-func noProof(faults controltest.Faults) func(*bench) {
+func noProof(d disturbance, planted bool) func(*bench) {
 	return func(b *bench) {
-		b.agent.Periods.Relist = 300 * time.Millisecond
-		if faults.NoMarkers {
-			b.agent.Periods.Patience = 100 * time.Millisecond
-		}
-		web, guard, egress := b.deployment("web"), b.sentinel("guard"), b.policy("egress")
-		web.Autoscaling = nil
-		b.want(web, guard, egress, b.deployment("api"), b.sentinel("guard-2"), b.policy("egress-2"))
+		b.want(append(all("api"), sentinel("guard-2"), policy("egress-2"))...)
 		b.start()
-		await.Eventually(b.t, "it runs", func() bool {
-			return b.running("web") && b.exists("deployment", "guard") && b.exists("ciliumnetworkpolicy", "egress")
-		})
+		there := func() bool {
+			return b.exists(replicaSets, "web") && b.exists(workloads, "guard") && b.exists(ciliums, "egress")
+		}
+		b.eventually("it runs", func() bool { return there() && b.running("web") })
 		// A new agent has no memory: it has the answers from here on.
 		b.stop()
-		b.server.Set(faults)
-		// Where lists are right, they prove what they prove.
-		if right := faults.NotFound && !faults.Internal && !faults.NoMarkers && faults.Broken == ""; !right {
-			b.plant("orphan", b.ours("d_orphan"), "krane")
+		d.begin(b)
+		if planted { // where lists are right, they prove what they prove
+			b.plant("orphan", "krane", ours("d_orphan"))
 		}
 		b.start()
-		b.beats()
-		require.Empty(b.t, b.deletes())
+		b.pause(lists)
+		require.Empty(b, b.deletes())
 		// One that was complete before loses its proof.
 		b.stop()
-		b.server.Set(controltest.Faults{})
-		b.agent.Periods.Absence = time.Hour // the proof is not to remove the orphan
+		d.end(b)
+		b.agent.Periods.Absence = 1000 * time.Hour // the proof is not to remove the orphan
 		b.start()
-		await.Eventually(b.t, "it was complete", func() bool {
-			return b.metric(`watcher_full_syncs_total{resource_type="deployments"}`) != "" &&
-				b.metric(`watcher_full_syncs_total{resource_type="policies"}`) != ""
-		})
-		b.server.Set(faults)
-		b.beats()
-		require.Empty(b.t, b.deletes())
-		require.True(b.t, b.exists("replicaset", "web"))
-		require.True(b.t, b.exists("deployment", "guard"))
-		require.True(b.t, b.exists("ciliumnetworkpolicy", "egress"))
+		b.synced(1)
+		d.begin(b)
+		b.pause(lists)
+		require.Empty(b, b.deletes())
+		require.True(b, there())
+		d.end(b)
 	}
 }
 
-// noDeletionBeforeProof returns a scenario in which an agent starts on a server whose
-// lists are never right. It deletes neither what a point query calls deleted, nor what
-// the stream does, until a list is proven.
-func noDeletionBeforeProof(faults controltest.Faults) func(*bench) {
+// noDeletionBeforeProof has an agent start on a control plane whose lists are never right, or do not
+// come. It deletes neither what a point query calls deleted, nor what the stream does, until a list is proven.
+func noDeletionBeforeProof(listed bool) func(*bench) {
 	return func(b *bench) {
-		b.want(b.deployment("web"), b.deployment("api"), b.sentinel("guard"), b.policy("egress"))
+		b.want(all("api")...)
 		b.start()
-		await.Eventually(b.t, "it runs", func() bool { return b.running("web") && b.running("api") })
+		b.eventually("it runs", func() bool { return b.running("web", "api") })
 		b.stop()
-		b.server.Set(faults)
-		b.want(b.stopped("api"))
-		before := b.server.Counts()
-		b.start()
-		if faults.Lie {
-			await.Eventually(b.t, "lists come", func() bool { return b.server.Counts().Lists["deployments"] >= before.Lists["deployments"]+3 })
+		f := controltest.Faults{Refuse: refuse{no("Watch", connect.CodeInternal)}}
+		if listed {
+			var early controltest.Lie
+			b.do(func(*simtest.World) { early = controltest.Early(b.epoch()) })
+			f = controltest.Faults{Lie: early}
 		}
-		await.Eventually(b.t, "point queries are answered", func() bool { return b.server.Counts().Queries >= before.Queries+6 })
-		b.beats()
-		require.Empty(b.t, b.deletes())
-		require.False(b.t, b.gone("api"))
-		b.server.Set(controltest.Faults{})
-		await.Eventually(b.t, "the one goes after the proof", func() bool { return !b.exists("replicaset", "api") && b.gone("api") })
-		await.Eventually(b.t, "the list has the other", func() bool { return b.running("web") })
+		b.liar.Set(f)
+		b.gone(deployment("api"))
+		if !listed { // which point queries call deleted for a while
+			b.gone(deployment("web"))
+		}
+		before, queries := b.liar.Lists("WatchDeployments"), b.liar.Calls("GetDesiredDeploymentState")
+		b.start()
+		if listed {
+			b.eventually("lists come", func() bool { return b.liar.Lists("WatchDeployments") >= before+3 })
+		}
+		b.later("point queries are answered", func() bool { return b.liar.Calls("GetDesiredDeploymentState") >= queries+6 })
+		b.pause(5 * time.Minute)
+		require.Empty(b, b.deletes())
+		require.False(b, b.reportedGone("api"))
+		b.want(deployment("web"))
+		b.liar.Set(controltest.Faults{})
+		b.later("the one goes after the proof", func() bool { return b.away("api") && b.reportedGone("api") })
+		b.eventually("the list has the other", func() bool { return b.running("web") })
 		for _, deletion := range b.deletes() {
-			require.Contains(b.t, deletion, "api")
+			require.Contains(b, deletion, "api")
 		}
 	}
+}
+
+// namespaceLives reports whether a namespace is there to stay.
+func (r *region) namespaceLives(name string) (lives bool) {
+	r.do(func(w *simtest.World) {
+		o := w.Object("namespaces", "", name)
+		lives = o != nil && !o.Deleting()
+	})
+	return lives
 }
 
 // emptyNamespace is C34.
 func emptyNamespace(b *bench) {
-	b.agent.Periods.Namespace = 500 * time.Millisecond
-	web := b.deployment("web")
-	web.K8SNamespace = b.name + "-a"
-	full := b.deployment("full")
-	full.K8SNamespace = b.name + "-b"
-	b.want(web, full, b.deployment("stays"), b.sentinel("guard"), b.policy("egress"))
+	other := func(name, namespace string) *ctrlv1.ApplyDeployment {
+		d := deployment(name)
+		d.K8SNamespace = namespace
+		return d
+	}
+	web, full := other("web", "a"), other("full", "b")
+	b.want(web, full, deployment("stays"), sentinel("guard"), policy("egress"))
 	b.start()
-	await.Eventually(b.t, "both run", func() bool { return b.running("web") && b.running("full") })
-	b.kubectl("create", "configmap", "theirs", "-n", b.name+"-b")
-	for _, d := range []string{"web", "full"} {
-		stopped := b.stopped(d)
-		stopped.K8SNamespace = b.name + map[string]string{"web": "-a", "full": "-b"}[d]
-		b.want(stopped)
-	}
-	await.Eventually(b.t, "the empty one goes", func() bool {
-		return b.kubectl("get", "namespace", b.name+"-a", "--ignore-not-found", "-o", "name") == ""
+	b.eventually("both run", func() bool { return b.running("web", "full") })
+	b.person(func(c simtest.Client) error {
+		o := object("v1", "Service", "b", "theirs")
+		o["spec"] = map[string]any{"ports": []any{map[string]any{"port": 80}}}
+		return c.Create(o)
 	})
-	b.beats()
-	for _, namespace := range []string{b.name, b.name + "-b"} {
-		require.Equal(b.t, "Active", b.kubectl("get", "namespace", namespace, "-o", "jsonpath={.status.phase}"))
-	}
+	b.gone(web, full)
+	b.eventually("they go", func() bool { return len(b.instances("web"))+len(b.instances("full")) == 0 })
+	b.pause(8 * time.Minute)
+	require.True(b, b.namespaceLives("a"), "for ten minutes")
+	b.within(15*time.Minute, "the empty one goes", func() bool { return !b.namespaceLives("a") })
+	b.pause(lists)
+	require.True(b, b.namespaceLives(namespace))
+	require.True(b, b.namespaceLives("b"))
 }
 
 // namespaceOfOthers is a namespace that was there before: used, and never owned.
 func namespaceOfOthers(b *bench) {
-	b.agent.Periods.Namespace = 300 * time.Millisecond
-	b.kubectl("create", "namespace", b.name)
-	account := func() string {
-		return b.kubectl(
-			"get",
-			"serviceaccount",
-			"default",
-			"-n",
-			b.name,
-			"--ignore-not-found",
-			"-o",
-			"jsonpath={.metadata.name} {.metadata.resourceVersion}",
-		)
-	}
-	await.Eventually(b.t, "the namespace has its account", func() bool { return account() != "" })
-	theirs := account()
-	b.want(b.deployment("web"))
+	b.person(func(c simtest.Client) error { return c.Create(object("v1", "Namespace", "", namespace)) })
+	b.person(func(c simtest.Client) error { return c.Create(object("v1", "ServiceAccount", namespace, "default")) })
+	theirs := b.object("serviceaccounts", "default")
+	b.want(deployment("web"))
 	b.start()
-	await.Eventually(b.t, "it runs", func() bool { return b.running("web") })
-	require.Equal(b.t, theirs, account(), "the account of other pods is not touched")
-	b.want(b.stopped("web"))
-	await.Eventually(b.t, "it goes", func() bool { return !b.exists("replicaset", "web") })
-	b.beats()
-	require.Equal(b.t, "Active", b.kubectl("get", "namespace", b.name, "-o", "jsonpath={.status.phase}"))
-}
-
-// dies runs one agent after another that is killed right after its first request
-// of this kind, until one has none to make. It returns how many were killed.
-func (b *bench) dies(operation string, is func(applytest.Request) bool) (times int) {
-	b.t.Helper()
-	done := func() bool {
-		return b.metric(fmt.Sprintf(`reconcile_operations_total{operation=%q,resource_type="deployments",result="success"}`, operation)) != ""
-	}
-	for ; ; times++ {
-		require.Less(b.t, times, 50)
-		var begun atomic.Bool
-		b.startWith(func(r applytest.Request) applytest.Fault {
-			switch {
-			case !is(r):
-				return applytest.Fault{}
-			case begun.CompareAndSwap(false, true):
-				return applytest.Fault{Crash: true, LoseAnswer: true}
-			default: // one that was on its way as well
-				return applytest.Fault{Lose: true}
-			}
-		})
-		await.Eventually(b.t, "it dies, or is done", func() bool { return b.net.Crashed() || done() })
-		if !b.net.Crashed() {
-			return times
-		}
-		b.stop()
-	}
-}
-
-// killed is D13: dead after any write, the next process goes on.
-func killed(b *bench) {
-	const kinds = "secrets,serviceaccounts,replicasets,horizontalpodautoscalers,ciliumnetworkpolicies,poddisruptionbudgets"
-	b.want(b.deployment("web"))
-	// Kubernetes makes the default account as well, and the agent writes it again if
-	// it comes second.
-	times := b.dies("apply", func(r applytest.Request) bool { return r.Writes() && r.Name != "default" })
-	require.GreaterOrEqual(b.t, times, 8, "a namespace, six objects, and owners for those before the ReplicaSet")
-	await.Eventually(b.t, "it runs in the end", func() bool { return b.running("web") })
-	require.Equal(b.t, 6, b.count(kinds, "-l", "app.kubernetes.io/component=deployment"), "with all that belongs to it")
-	require.Empty(b.t, b.deletes())
-	b.stop()
-	b.want(b.stopped("web"))
-	// The same on the way back.
-	require.NotZero(b.t, b.dies("delete", func(r applytest.Request) bool { return r.Verb == "delete" }))
-	await.Eventually(b.t, "no object is left", func() bool { return b.count(kinds, "-l", "app.kubernetes.io/component=deployment") == 0 })
-	await.Eventually(b.t, "and that is reported", func() bool { return b.server.Instances()["web"] == nil })
-}
-
-// vaultOutage is D29, and C33: what went wrong is logged, and no secret with it.
-func vaultOutage(b *bench) {
-	file := filepath.Join(b.t.TempDir(), "keys")
-	key := []byte(vault.NewKey())
-	require.NoError(b.t, os.WriteFile(file, key, 0o600))
-	keys := &vault.KeyFile{Path: file}
-	encrypted, err := keys.Encrypt("env_1", []byte(`{"GREETING":"hello"}`))
-	require.NoError(b.t, err)
-	b.agent.Vault = keys
-	b.agent.Periods.Retry.Retries = 1
-	web := b.deployment("web")
-	web.EncryptedEnvironmentVariables = encrypted
-	var log bytes.Buffer
-	b.agent.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	broken, egress := b.policy("broken"), b.policy("egress")
-	broken.Policy, egress.Policy = []byte(
-		`{"spec":"canary"`,
-	), []byte(
-		`{"apiVersion":"cilium.io/v2","kind":"CiliumNetworkPolicy","spec":"canary"}`,
-	)
-	b.want(web, broken, egress)
-	b.start()
-	await.Eventually(b.t, "it runs", func() bool { return b.running("web") })
-	greeting := func(name string) string {
-		return b.kubectl("get", "secret", "deploy-d-"+name, "-n", b.name, "--ignore-not-found", "-o", "jsonpath={.data.GREETING}")
-	}
-	require.Equal(b.t, "aGVsbG8=", greeting("web"))
-	b.stop()
-	require.NoError(b.t, os.Remove(file))
-	api := b.deployment("api")
-	api.EncryptedEnvironmentVariables = encrypted
-	b.want(api, b.deployment("plain"))
-	b.start()
-	await.Eventually(b.t, "one without variables converges", func() bool { return b.running("plain") })
-	await.Eventually(b.t, "the others are parked", func() bool { return b.metric(`parked_objects{resource_type="deployments"}`) == "2" })
-	require.True(b.t, b.running("web"))
-	require.Equal(b.t, "aGVsbG8=", greeting("web"), "not emptied")
-	require.False(b.t, b.exists("replicaset", "api"))
-	require.Empty(b.t, b.deletes())
-	require.NoError(b.t, os.WriteFile(file, key, 0o600))
-	await.Eventually(b.t, "it converges when the vault is back", func() bool { return b.running("api") && greeting("api") == "aGVsbG8=" })
-	require.Empty(b.t, b.deletes())
-	await.Eventually(b.t, "broken policies are parked", func() bool { return b.metric(`parked_objects{resource_type="policies"}`) == "2" })
-	b.stop()
-	require.Contains(b.t, log.String(), "variables cannot be decrypted now")
-	for _, secret := range []string{"hello", "aGVsbG8=", "canary", strings.TrimSpace(string(key))} {
-		require.NotContains(b.t, log.String(), secret)
-	}
+	b.eventually("it runs", func() bool { return b.running("web") })
+	require.Equal(b, theirs, b.object("serviceaccounts", "default"), "the account of other pods is not touched")
+	b.gone(deployment("web"))
+	b.eventually("it goes", func() bool { return b.away("web") })
+	b.pause(lists)
+	require.True(b, b.namespaceLives(namespace))
 }

@@ -18,6 +18,17 @@ import (
 // Metrics returns all metrics of the agent.
 func Metrics() *prometheus.Registry { return newMetrics().registry }
 
+// Run runs the agent without its listener. It gives the metrics, and whether the agent is ready, first.
+func (a *Agent) Run(ctx context.Context, given func(of *prometheus.Registry, ready func() error)) error {
+	m := newMetrics()
+	w, err := a.assemble(m)
+	if err != nil {
+		return err
+	}
+	given(m.registry, w.ready)
+	return w.group.Start(ctx)
+}
+
 // CellOf returns what all objects of an agent have in common.
 func CellOf(c *config.Config) render.Cell { return cellOf(c) }
 

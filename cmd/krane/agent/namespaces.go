@@ -19,33 +19,30 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// foreignFor is how long a namespace of another manager is left out: it may be
-// deleted, and is ours to create then.
-const foreignFor = 5 * time.Minute
-
 // namespaces creates the namespaces that entries live in.
 type namespaces struct {
 	cell  render.Cell
 	parts parts
 
 	mu sync.Mutex
-	// foreign has the namespaces of other managers, each until then.
-	foreign map[string]time.Time
+	// foreign has the namespaces of other managers. One that is deleted is ours to create, which
+	// shows when nothing can be applied in it: at rest none is tried again.
+	foreign map[string]bool
 }
 
 func (n *namespaces) isForeign(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return time.Now().Before(n.foreign[name])
+	return n.foreign[name]
 }
 
 func (n *namespaces) setForeign(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.foreign == nil {
-		n.foreign = map[string]time.Time{}
+		n.foreign = map[string]bool{}
 	}
-	n.foreign[name] = time.Now().Add(foreignFor)
+	n.foreign[name] = true
 }
 
 func (n *namespaces) notForeign(name string) {

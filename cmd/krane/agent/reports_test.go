@@ -1,133 +1,120 @@
 package agent_test
 
 import (
-	"errors"
 	"fmt"
-	"strconv"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/proto"
 
-	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/controltest"
-	"github.com/seed-9e1ffd66/trueup/internal/test/await"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
+
+// many returns the names of eight deployments.
+func many() (names []string) {
+	for n := range 8 {
+		names = append(names, fmt.Sprintf("web-%d", n))
+	}
+	return names
+}
 
 // breakers is C27 and D28: five failed reports open the breaker of that RPC, and
 // of no other; NotFound does not; probes close it.
 func breakers(b *bench) {
-	b.agent.Periods.Heartbeat = 100 * time.Millisecond
-	const rpc = `breaker_state{rpc="ReportDeploymentStatus"}`
-	var all []proto.Message
-	for n := range 8 {
-		all = append(all, b.deployment(fmt.Sprintf("web-%d", n)))
-	}
-	b.want(append(all, b.sentinel("guard"))...)
-	var calls atomic.Int64
-	refuse := func(code connect.Code) {
-		b.server.Set(controltest.Faults{Report: func(m proto.Message) error {
-			if _, ok := m.(*ctrlv1.ReportDeploymentStatusRequest); !ok {
-				return nil
-			}
-			calls.Add(1)
-			return connect.NewError(code, errors.New("no"))
-		}})
-	}
-	refuse(connect.CodeNotFound)
+	const rpc, method = `breaker_state{rpc="ReportDeploymentStatus"}`, "ReportDeploymentStatus"
+	b.want(all(many()...)...)
+	b.liar.Set(controltest.Faults{Refuse: refuse{no(method, connect.CodeNotFound)}})
 	b.start()
-	await.Eventually(b.t, "every report is answered", func() bool { return calls.Load() >= 8 })
-	b.beats()
-	require.Equal(b.t, "", b.metric(rpc), "it has never changed")
-	require.Empty(b.t, b.server.Instances())
+	b.eventually("every report is answered", func() bool { return b.liar.Calls(method) >= 9 })
+	b.pause(5 * time.Minute)
+	require.Empty(b, b.metric(rpc), "it has never changed")
+	require.Empty(b, b.instances("web-0"))
 
-	refuse(connect.CodeUnavailable)
+	b.liar.Set(controltest.Faults{Refuse: refuse{no(method, connect.CodeUnavailable)}})
 	b.agent.Periods.Pause = time.Hour
 	b.start()
-	await.Eventually(b.t, "it opens", func() bool { return b.metric(rpc) == "2" })
-	before := int64(0)
-	await.Eventually(b.t, "none is tried", func() bool {
-		before = calls.Load()
-		b.beats()
-		return calls.Load() == before
-	})
-	require.Equal(b.t, "", b.metric(`breaker_state{rpc="Heartbeat"}`))
-	await.Eventually(b.t, "other reports come through", func() bool {
-		for _, m := range b.server.Reports() {
-			if r, ok := m.(*ctrlv1.ReportSentinelStatusRequest); ok && r.GetHealth() == ctrlv1.Health_HEALTH_HEALTHY {
-				return true
-			}
+	b.eventually("it opens", func() bool { return b.metric(rpc) == "2" })
+	b.pause(time.Minute)
+	before := b.liar.Calls(method)
+	b.pause(30 * time.Minute)
+	require.Equal(b, before, b.liar.Calls(method), "none is tried")
+	require.Empty(b, b.metric(`breaker_state{rpc="Heartbeat"}`))
+	_, stored := b.stored()
+	for _, each := range stored {
+		if each.Collection == "sentinels" {
+			require.Equal(b, "healthy", each.Health, "other reports come through")
 		}
-		return false
-	})
-
-	b.agent.Periods.Pause = 100 * time.Millisecond
-	b.start()
-	await.Eventually(b.t, "it opens again", func() bool { return b.metric(rpc) == "2" })
-	b.server.Set(controltest.Faults{})
-	await.Eventually(b.t, "it closes", func() bool { return b.metric(rpc) == "0" })
-	for n := range 8 {
-		await.Eventually(b.t, "everything is reported", func() bool { return b.running(fmt.Sprintf("web-%d", n)) })
 	}
+
+	b.agent.Periods.Pause = 0
+	b.start()
+	b.eventually("it opens again", func() bool { return b.metric(rpc) == "2" })
+	b.liar.Set(controltest.Faults{})
+	b.eventually("it closes", func() bool { return b.metric(rpc) == "0" })
+	b.eventually("everything is reported", func() bool { return b.running(many()...) })
 }
 
 // queriesFail is C27 for point queries: while none is answered, the stream has the
 // desired state.
 func queriesFail(b *bench) {
-	b.agent.Periods.Heartbeat = 100 * time.Millisecond
-	var all []proto.Message
-	for n := range 6 {
-		all = append(all, b.deployment(fmt.Sprintf("web-%d", n)))
-	}
-	b.want(all...)
-	b.agent.Periods.Pause = time.Hour
-	b.server.Set(controltest.Faults{Query: connect.CodeInternal})
+	const rpc, method = `breaker_state{rpc="GetDesiredDeploymentState"}`, "GetDesiredDeploymentState"
+	b.want(all(many()...)...)
+	b.agent.Periods.Pause = 10 * time.Hour
+	b.liar.Set(controltest.Faults{Refuse: refuse{no("Get", connect.CodeInternal)}})
 	b.start()
-	await.Eventually(b.t, "it runs", func() bool { return b.running("web-0") })
-	b.beats()
-	const rpc = `breaker_state{rpc="GetDesiredDeploymentState"}`
-	require.Equal(b.t, "", b.metric(rpc), "Internal is about one row")
-	b.server.Set(controltest.Faults{Query: connect.CodeUnavailable})
-	await.Eventually(b.t, "it opens", func() bool { return b.metric(rpc) == "2" })
-	queries := 0
-	await.Eventually(b.t, "none is tried", func() bool {
-		queries = b.server.Counts().Queries
-		b.beats()
-		return b.server.Counts().Queries == queries
-	})
-	b.kubectl("delete", "secret", "deploy-d-web-0", "-n", b.name)
-	await.Eventually(b.t, "what is deleted comes back", func() bool { return b.exists("secret", "deploy-d-web-0") })
-	require.Empty(b.t, b.deletes())
+	b.eventually("it runs", func() bool { return b.running("web-0") })
+	b.pause(5 * time.Minute)
+	require.Empty(b, b.metric(rpc), "Internal is about one row")
+	b.liar.Set(controltest.Faults{Refuse: refuse{no("Get", connect.CodeUnavailable)}})
+	b.eventually("it opens", func() bool { return b.metric(rpc) == "2" })
+	b.pause(time.Minute)
+	queries := b.liar.Calls(method)
+	b.pause(20 * time.Minute)
+	require.Equal(b, queries, b.liar.Calls(method), "none is tried")
+	b.person(func(c simtest.Client) error { return c.Delete("secrets", namespace, "deploy-d-web-0") })
+	b.eventually("what is deleted comes back", func() bool { return b.exists("secrets", "deploy-d-web-0") })
+	require.Empty(b, b.deletes())
+	b.liar.Set(controltest.Faults{})
 }
 
 // crashLoop is C26: what crashes again and again is FAILED until it runs.
 func crashLoop(b *bench) {
-	b.want(b.deployment("web"), b.deployment("api"))
+	b.want(all("api")...)
 	b.start()
-	await.Eventually(b.t, "both run", func() bool { return b.running("web") && b.running("api") })
-	pod := b.server.Instances()["web"][0].GetK8SName()
-	status := func(restarts int, ready bool, state string) {
-		b.kubectl("patch", "pod", pod, "-n", b.name, "--subresource=status", "-p", fmt.Sprintf(`{"status":{
-			"conditions":[{"type":"Ready","status":%[2]q},{"type":"ContainersReady","status":%[2]q}],
-			"containerStatuses":[{"name":"deployment","image":"i","imageID":"","ready":%[3]t,"restartCount":%[1]d,"state":%[4]s}]}}`,
-			restarts, map[bool]string{true: "True", false: "False"}[ready], ready, state))
+	b.eventually("both run", func() bool { return b.running("web", "api") })
+	pod := b.instances("web")[0].Name
+	status := func(restarts int, ready bool, state map[string]any) {
+		b.person(func(c simtest.Client) error {
+			return c.Update("pods", namespace, pod, func(o simtest.Object) {
+				is := map[bool]string{true: "True", false: "False"}[ready]
+				o.Set([]any{
+					map[string]any{"type": "Ready", "status": is}, map[string]any{"type": "ContainersReady", "status": is},
+				}, "status", "conditions")
+				o.Set([]any{map[string]any{
+					"name": "deployment", "image": "i", "imageID": "", "ready": ready, "restartCount": restarts, "state": state,
+				}}, "status", "containerStatuses")
+			})
+		})
 	}
-	is := func(want ctrlv1.ReportDeploymentStatusRequest_Update_Instance_Status) func() bool {
+	is := func(want string) func() bool {
 		return func() bool {
-			instances := b.server.Instances()["web"]
-			return len(instances) == 1 && instances[0].GetStatus() == want
+			all := b.instances("web")
+			return len(all) == 1 && all[0].Status == want
 		}
 	}
-	status(1, false, `{"waiting":{"reason":"CrashLoopBackOff"}}`)
-	await.Eventually(b.t, "one restart is none", is(ctrlv1.ReportDeploymentStatusRequest_Update_Instance_STATUS_PENDING))
-	status(3, false, `{"waiting":{"reason":"CrashLoopBackOff"}}`)
-	await.Eventually(b.t, "three are a failure", is(ctrlv1.ReportDeploymentStatusRequest_Update_Instance_STATUS_FAILED))
-	failed := b.server.Instances()["web"][0]
-	require.EqualValues(b.t, 3, failed.GetRestarts())
-	require.Contains(b.t, failed.GetReason(), "container deployment was restarted 3 times")
-	status(3, true, `{"running":{"startedAt":`+strconv.Quote(time.Now().UTC().Format(time.RFC3339))+`}}`)
-	await.Eventually(b.t, "it runs again", is(ctrlv1.ReportDeploymentStatusRequest_Update_Instance_STATUS_RUNNING))
-	require.True(b.t, b.running("api"))
+	running := map[string]any{"running": map[string]any{"startedAt": time.Now().UTC().Format(time.RFC3339)}}
+	waiting := map[string]any{"waiting": map[string]any{"reason": "CrashLoopBackOff"}}
+	status(0, true, running)
+	b.pause(time.Minute)
+	status(1, false, waiting)
+	b.eventually("one restart is none", is("pending"))
+	status(3, false, waiting)
+	b.eventually("three are a failure", is("failed"))
+	failed := b.instances("web")[0]
+	require.EqualValues(b, 3, failed.Restarts)
+	require.Contains(b, failed.Reason, "container deployment was restarted 3 times")
+	status(3, true, running)
+	b.within(15*time.Minute, "it runs again", is("running"))
+	require.True(b, b.running("api"))
 }

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
-	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/manifests"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
@@ -105,7 +104,7 @@ func used(tb testing.TB, cluster *kubetest.Cluster, user string) (rights map[str
 
 // as gives the agents of the bench another account with these roles of the manifests
 // and returns the name of its user.
-func (b *bench) as(account string, roles ...string) string {
+func (b *rig) as(account string, roles ...string) string {
 	b.t.Helper()
 	b.kubectl("create", "serviceaccount", account, "-n", manifests.Namespace)
 	for _, role := range roles {
@@ -120,7 +119,7 @@ func (b *bench) as(account string, roles ...string) string {
 // everyRight takes an agent with an account of its own through all that it does, and
 // compares what the API server has seen with the rules of the manifests: the agent
 // uses each of them and needs no other.
-func everyRight(b *bench) {
+func everyRight(b *rig) {
 	rules, roles := granted(b.t)
 	user := b.as("every-right", roles...)
 	b.agent.Config.Registry = config.Registry{URL: "registry.example.com", Username: "krane", Password: "secret"}
@@ -159,7 +158,7 @@ func everyRight(b *bench) {
 	await.Eventually(b.t, "all of it runs", func() bool {
 		return b.running("web") && b.running("theirs") && b.exists("deployment", "guard") && b.exists("ciliumnetworkpolicy", "egress")
 	})
-	b.server.Forget(b.t, forgotten)
+	b.byHand("DELETE FROM cilium_network_policies WHERE id = 'p_forgotten'")
 	await.Eventually(b.t, "what is absent from two lists goes", func() bool { return !b.exists("ciliumnetworkpolicy", "forgotten") })
 
 	// An apply finds that objects are deleted, though no watch has shown it, and reads them.
@@ -191,7 +190,7 @@ func everyRight(b *bench) {
 	await.Eventually(b.t, "it runs again", func() bool { return b.running("web") })
 
 	// Everything in the namespace goes, and then the namespace itself.
-	b.want(b.stopped("web"), &ctrlv1.DeleteSentinel{K8SNamespace: b.name, K8SName: "guard"}, b.gonePolicy("egress"))
+	b.gone(web, guard, egress)
 	await.Eventually(b.t, "all of it goes", func() bool {
 		return b.count(owned, "-l", "app.kubernetes.io/component in (deployment,sentinel,policy)") == 0
 	})
@@ -212,7 +211,7 @@ func everyRight(b *bench) {
 
 // unlistedKind is C34 with fewer rights: a namespace stays if the agent may not list
 // every kind in it. One line is logged.
-func unlistedKind(b *bench) {
+func unlistedKind(b *rig) {
 	b.as("unlisted-kind", manifests.Account)
 	b.agent.Periods.Namespace = 200 * time.Millisecond
 	var log logtest.Log
@@ -220,7 +219,7 @@ func unlistedKind(b *bench) {
 	b.want(b.deployment("web"))
 	b.start()
 	await.Eventually(b.t, "it runs", func() bool { return b.running("web") })
-	b.want(b.stopped("web"))
+	b.gone(b.deployment("web"))
 	await.Eventually(b.t, "it goes", func() bool { return !b.exists("replicaset", "web") })
 	await.Eventually(
 		b.t,
@@ -229,6 +228,7 @@ func unlistedKind(b *bench) {
 		log.String,
 	)
 	require.Equal(b.t, "Active", b.kubectl("get", "namespace", b.name, "-o", "jsonpath={.status.phase}"))
+	b.rests()
 	b.stop()
 	require.Equal(b.t, 1, strings.Count(log.String(), `msg="empty namespaces kept: no right to list every kind in them"`), log.String())
 }

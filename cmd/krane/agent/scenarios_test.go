@@ -1,13 +1,9 @@
 package agent_test
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,453 +14,336 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/controltest"
-	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
-func scenarios() map[string]func(*bench) {
-	return map[string]func(*bench){
-		"bootstrap resume and stop":      bootstrapResumeStop,
-		"no write at rest":               atRest,
-		"lost delete report":             lostDeleteReport,
-		"a human edit":                   humanEdit,
-		"a policy is removed":            policyRemoved,
-		"one refused object":             oneRefused,
-		"isolation first":                isolatedFirst,
-		"order":                          order,
-		"a token is replaced":            tokenReplaced,
-		"an orphan":                      orphan,
-		"more orphans than the limit":    limit,
-		"what is held is reported":       heldAtOnce,
-		"an empty namespace":             emptyNamespace,
-		"a namespace of others":          namespaceOfOthers,
-		"killed between two steps":       killed,
-		"vault outage":                   vaultOutage,
-		"kubernetes outage":              kubernetesOutage,
-		"control plane outage":           controlOutage,
-		"two agents":                     twoAgents,
-		"a fight is counted":             countsWhatIsFoughtOver,
-		"a second cell":                  secondCell,
-		"a lost region":                  regionLost,
-		"a silent region":                silentRegion,
-		"a restored database":            restored,
-		"a lost watch of pods":           podWatchLost,
-		"queries beside a closed stream": queriesBesideAClosedStream,
-		"breakers":                       breakers,
-		"point queries fail":             queriesFail,
-		"a burst":                        burst,
-		"a token file is replaced":       tokenFileReplaced,
-		"streams are revoked":            streamsRevoked,
-		"a region lost to calls":         regionLostToCalls,
-		"no deletion by wrong lists":     noDeletionBeforeProof(controltest.Faults{Early: true, Lie: true}),
-		"no deletion by point queries":   noDeletionBeforeProof(controltest.Faults{Internal: true, Gone: true}),
-		"one line for a dead server":     oneLine(controltest.Faults{Down: true}),
-		"one line for a wrong token":     oneLine(controltest.Faults{Token: "other"}),
-		"one line for a dead database":   oneLine(controltest.Faults{Internal: true, Query: connect.CodeUnavailable}),
-		"one line for a lost region":     oneLine(controltest.Faults{UnknownRegion: true}),
-		"every right is used":            everyRight,
-		"an unlisted kind":               unlistedKind,
-		"a crash loop":                   crashLoop,
-		"no proof cut list":              noProof(controltest.Faults{CutAfter: 1}),
-		"no proof wrong count":           noProof(controltest.Faults{Lie: true}),
-		"no proof wrong digest":          noProof(controltest.Faults{WrongDigest: true}),
-		"no proof unknown region":        noProof(controltest.Faults{UnknownRegion: true}),
-		"no proof wrong credential":      noProof(controltest.Faults{Token: "other"}),
-		"no proof empty list":            noProof(controltest.Faults{Hide: true}),
-		"no proof database error":        noProof(controltest.Faults{Internal: true, NotFound: true}),
-		"no proof one broken stream":     noProof(controltest.Faults{Broken: "policies", NotFound: true}),
-		"no proof not found":             noProof(controltest.Faults{NotFound: true}),
-		"no proof without any markers":   noProof(controltest.Faults{NoMarkers: true, NotFound: true}),
+func scenarios() map[string]scenario {
+	all := map[string]scenario{
+		"lost delete report":             {run: lostDeleteReport},
+		"a human edit":                   {run: humanEdit},
+		"one refused object":             {run: oneRefused},
+		"order":                          {run: order},
+		"a fight is counted":             {run: countsWhatIsFoughtOver},
+		"a burst":                        {run: burst},
+		"a crash loop":                   {run: crashLoop},
+		"breakers":                       {run: breakers},
+		"point queries fail":             {run: queriesFail},
+		"a lost watch of pods":           {run: podWatchLost},
+		"queries beside a closed stream": {run: queriesBesideAClosedStream},
+		"kubernetes outage":              {run: kubernetesOutage},
+		"a token is replaced":            {run: func(b *bench) { tokenReplaced(b, 30*time.Second) }},
+		"a token file is replaced":       {run: func(b *bench) { tokenReplaced(b, time.Hour) }, leaves: true},
+		"streams are revoked":            {run: streamsRevoked, leaves: true},
+		"an orphan":                      {run: orphan, leaves: true},
+		"more orphans than the limit":    {run: limit, leaves: true},
+		"what is held is reported":       {run: heldAtOnce, leaves: true},
+		"an empty namespace":             {run: emptyNamespace, leaves: true},
+		"a namespace of others":          {run: namespaceOfOthers, leaves: true},
+		"two agents":                     {run: twoAgents},
+		"two agents that fight":          {run: twoAgentsThatFight},
+		"a second cell":                  {run: secondCell, leaves: true},
+		"a lost region":                  {run: regionLost, leaves: true},
+		"a region lost to calls":         {run: regionLostToCalls},
+		"a silent region":                {run: silentRegion},
+		"no deletion by wrong lists":     {run: noDeletionBeforeProof(true)},
+		"no deletion by point queries":   {run: noDeletionBeforeProof(false)},
+		"no proof not found":             {run: noProof(wrong(controltest.Faults{Refuse: refuse{notFound()}}), false)},
 	}
-}
-
-// bootstrapResumeStop is D1, D2 and D3 in small.
-func bootstrapResumeStop(b *bench) {
-	var all []proto.Message
-	for n := range 20 {
-		all = append(all, b.deployment(fmt.Sprintf("web-%d", n)))
-	}
-	for n := range 3 {
-		all = append(all, b.sentinel(fmt.Sprintf("guard-%d", n)), b.policy(fmt.Sprintf("egress-%d", n)))
-	}
-	b.want(all...)
-	b.start()
-	for n := range 20 {
-		name := fmt.Sprintf("web-%d", n)
-		await.Eventually(b.t, name+" is reported as running", func() bool { return b.running(name) })
-	}
-	b.synced(1)
-	require.Equal(b.t, 20, b.count("replicasets", "-l", "app.kubernetes.io/component=deployment"))
-	await.Eventually(b.t, "everything is applied", func() bool {
-		return b.count("deployments") == 3 && b.count("ciliumnetworkpolicies") == 24 && b.count("services") == 3 &&
-			b.count("horizontalpodautoscalers") == 20
-	})
-	await.Eventually(b.t, "sentinels are reported as healthy", func() bool {
-		healthy := map[string]bool{}
-		for _, m := range b.server.Reports() {
-			if r, ok := m.(*ctrlv1.ReportSentinelStatusRequest); ok && r.GetHealth() == ctrlv1.Health_HEALTH_HEALTHY &&
-				r.GetAvailableReplicas() == 1 {
-				healthy[r.GetK8SName()] = true
-			}
-		}
-		return len(healthy) == 3
-	})
-	await.Eventually(b.t, "all of them have their owner", func() bool {
-		return strings.Count(
-			b.kubectl("get", "secrets,serviceaccounts,horizontalpodautoscalers,poddisruptionbudgets,ciliumnetworkpolicies", "-n", b.name,
-				"-l", "app.kubernetes.io/component=deployment", "-o", "jsonpath={.items[*].metadata.ownerReferences[*].kind}"),
-			"ReplicaSet",
-		) == 100
-	})
-
-	// What changes while there is no stream is what the next one brings.
-	before := b.server.Counts()
-	b.server.Cut()
-	changed := b.deployment("web-0")
-	changed.Image = "registry.example.com/web-0:2"
-	b.want(changed, b.deployment("web-20"), b.stopped("web-1"), b.stopped("web-2"), b.stopped("never-there"))
-	await.Eventually(b.t, "the new one runs", func() bool { return b.running("web-20") })
-	for _, name := range []string{"web-1", "web-2"} {
-		await.Eventually(b.t, name+" goes", func() bool { return !b.exists("replicaset", name) && b.server.Instances()[name] == nil })
-	}
-	await.Eventually(b.t, "the image is another", func() bool {
-		return b.kubectl(
-			"get",
-			"replicaset",
-			"web-0",
-			"-n",
-			b.name,
-			"-o",
-			"jsonpath={.spec.template.spec.containers[0].image}",
-		) == changed.GetImage()
-	})
-	after := b.server.Counts()
-	require.Equal(b.t, before.Lists["deployments"], after.Lists["deployments"])
-	require.Equal(b.t, before.Sent["deployments"]+5, after.Sent["deployments"], "those that changed, and no other")
-	await.Eventually(
-		b.t,
-		"what belonged to it goes",
-		func() bool { return !b.exists("secret", "deploy-d-web-1") && !b.exists("poddisruptionbudget", "web-1") },
-	)
-
-	for _, metric := range []string{
-		"reconcile_operations_total", "resync_corrections_total", "watcher_full_syncs_total", "watcher_version_last_seen", "stream_connections_total",
-		"stream_events_received_total", "dispatch_total", "full_sync_duration_seconds_count", "report_status_duration_seconds_count", "report_deduped_total",
-		"pod_watch_reconnects_total", "parked_objects", "deletions_held", "stream_lag_versions", "unreported_deletions",
+	internal := no("Watch", connect.CodeInternal)
+	database := controltest.Faults{Refuse: refuse{internal, no("Get", connect.CodeUnavailable)}}
+	for what, d := range map[string]disturbance{
+		"a dead server": deadServer(), "a wrong token": wrongToken(), "a dead database": wrong(database), "a lost region": lostRegion(),
 	} {
-		require.NotEmpty(b.t, b.metric(metric), metric)
+		all["one line for "+what] = scenario{run: oneLine(d)}
 	}
-
-	// Reports are in order, and state the version that they are about.
-	last := uint64(0)
-	for _, m := range b.server.Reports() {
-		if r, ok := m.(*ctrlv1.ReportDeploymentStatusRequest); ok {
-			require.NotZero(b.t, r.GetAgentEpoch())
-			require.NotZero(b.t, r.GetSequence())
-			last = max(last, r.GetObservedVersion())
-		}
+	for what, d := range map[string]disturbance{
+		"unknown region": lostRegion(), "wrong credential": wrongToken(),
+		"cut list":            wrong(controltest.Faults{Lie: controltest.CutAfter(1)}),
+		"wrong count":         wrong(controltest.Faults{Lie: controltest.WrongCount()}),
+		"wrong digest":        wrong(controltest.Faults{Lie: controltest.WrongDigest()}),
+		"empty list":          wrong(controltest.Faults{Lie: controltest.Hide(), Refuse: refuse{notFound()}}),
+		"database error":      wrong(controltest.Faults{Refuse: refuse{notFound(), internal}}),
+		"one broken stream":   wrong(controltest.Faults{Refuse: refuse{notFound(), no("WatchCilium", connect.CodeInternal)}}),
+		"without any markers": wrong(controltest.Faults{Plain: true, Refuse: refuse{notFound()}}),
+	} {
+		all["no proof "+what] = scenario{run: noProof(d, true), leaves: true}
 	}
-	require.NotZero(b.t, last)
-	require.NotZero(b.t, after.Heartbeats)
+	return all
 }
 
-// atRest is C30: what has converged costs neither writes nor reports, also after
-// a restart.
-func atRest(b *bench) {
-	// After a silence of three heartbeats everything is reported again.
-	b.agent.Periods.Heartbeat = time.Second
-	b.want(b.deployment("web"), b.sentinel("guard"), b.policy("egress"))
-	quiet := func() {
-		b.t.Helper()
-		await.Eventually(b.t, "everything runs and is reported", func() bool {
-			return b.running("web") && b.metric("parked_objects{resource_type=\"policies\"}") == "0" && b.exists("ciliumnetworkpolicy", "egress")
-		})
-		for still := false; !still; {
-			b.net.Reset()
-			reports := len(b.server.Reports())
-			b.beats() // some seconds of heartbeats and point queries
-			still = len(b.net.Writes()) == 0 && len(b.server.Reports()) == reports
-		}
-		b.net.Reset()
-		reports := len(b.server.Reports())
-		b.beats()
-		b.net.NoWrites(b.t)
-		require.Len(b.t, b.server.Reports(), reports)
-		require.Equal(b.t, "0", b.metric("unreported_deletions"))
-		for _, m := range b.server.Reports() {
-			if r, ok := m.(*ctrlv1.ReportDeploymentStatusRequest); ok {
-				require.Equal(b.t, "web", r.GetUpdate().GetK8SName(), "a policy is not reported as a deployment")
-			}
+// disturbance is what is wrong for a while.
+type disturbance struct{ begin, end func(*bench) }
+
+// wrong answers wrongly. Open streams end as it begins and as it ends.
+func wrong(f controltest.Faults) disturbance {
+	set := func(f controltest.Faults) func(*bench) {
+		return func(b *bench) {
+			b.liar.Set(f)
+			b.liar.Cut(0)
 		}
 	}
-	b.start()
-	quiet()
-	b.start()
-	b.synced(1)
-	quiet()
-	for _, write := range b.net.Writes() {
-		b.t.Error("after a restart", write)
+	return disturbance{set(f), set(controltest.Faults{})}
+}
+
+type refuse = []controltest.Refusal
+
+func no(methods string, code connect.Code) controltest.Refusal {
+	return controltest.Refusal{Methods: methods, Code: code}
+}
+
+func notFound() controltest.Refusal { return no("Get", connect.CodeNotFound) }
+
+// deadServer drops all connections.
+func deadServer() disturbance {
+	lose := func(all bool) func(*bench) {
+		return func(b *bench) {
+			b.do(func(*simtest.World) { b.plane.Lose = func(string) bool { return all } })
+			b.liar.Cut(0)
+		}
+	}
+	return disturbance{lose(true), lose(false)}
+}
+
+// wrongToken has the control plane take another token than the agent has.
+func wrongToken() disturbance {
+	var token string
+	return disturbance{
+		func(b *bench) { token = b.rotate() },
+		func(b *bench) { b.do(func(*simtest.World) { b.plane.SetToken(token) }) },
+	}
+}
+
+// lostRegion renames the row of the region.
+func lostRegion() disturbance {
+	name := func(name string) func(*bench) {
+		return func(b *bench) { b.byHand("UPDATE regions SET name = '" + name + "' WHERE id = '" + regionID + "'") }
+	}
+	return disturbance{
+		func(b *bench) {
+			b.do(func(*simtest.World) { b.plane.SetToken(bearer) }) // the token of the region would not be taken
+			b.pause(time.Minute)
+			name("lost")(b)
+		},
+		name(regionName),
 	}
 }
 
 // lostDeleteReport is D21 and C23.
 func lostDeleteReport(b *bench) {
-	b.want(b.deployment("web"), b.deployment("api"))
+	b.want(all("api")...)
 	b.start()
-	await.Eventually(b.t, "both run", func() bool { return b.running("web") && b.running("api") })
-	b.server.Set(controltest.Faults{Report: func(m proto.Message) error {
-		// Its pod may be deleted first, which is a report without instances.
-		if r, ok := m.(*ctrlv1.ReportDeploymentStatusRequest); ok && (r.GetDelete() != nil || r.GetUpdate().GetK8SName() == "web") {
-			return errors.New("lost")
-		}
-		return nil
-	}})
-	b.want(b.stopped("web"))
-	await.Eventually(b.t, "it is gone", func() bool { return !b.exists("replicaset", "web") })
-	await.Eventually(b.t, "the report is owed", func() bool { return b.metric("unreported_deletions") == "1" })
-	require.Len(b.t, b.server.Instances()["web"], 1)
+	b.eventually("both run", func() bool { return b.running("web", "api") })
+	b.liar.Set(controltest.Faults{Refuse: refuse{no("ReportDeploymentStatus", connect.CodeUnavailable)}})
+	b.gone(deployment("web"))
+	b.eventually("it is gone", func() bool { return !b.exists(replicaSets, "web") })
+	b.eventually("the report is owed", func() bool { return b.metric("unreported_deletions") == "1" })
+	require.Len(b, b.instances("web"), 1)
 	b.stop()
-	b.server.Set(controltest.Faults{})
+	b.liar.Set(controltest.Faults{})
 	b.start()
-	await.Eventually(
-		b.t,
-		"it is reported after the restart",
-		func() bool { return b.server.Instances()["web"] == nil && b.metric("unreported_deletions") == "0" },
-	)
-	require.True(b.t, b.running("api"))
+	b.within(10*time.Minute, "it is reported after the restart", func() bool {
+		return b.away("web") && b.metric("unreported_deletions") == "0"
+	})
+	require.True(b, b.running("api"))
 }
 
 // humanEdit is D25: an owned field is taken back, a foreign one stays.
 func humanEdit(b *bench) {
-	b.want(b.deployment("web"))
+	b.want(all()...)
 	b.start()
-	await.Eventually(b.t, "it runs", func() bool { return b.running("web") })
-	b.kubectl("annotate", "replicaset", "web", "-n", b.name, "example.com/note=theirs")
-	b.setImage("web", "wrong")
-	await.Eventually(b.t, "the image is back", func() bool { return b.imageOf("web") == "registry.example.com/web:1" })
-	require.Equal(
-		b.t,
-		"theirs",
-		b.kubectl("get", "replicaset", "web", "-n", b.name, "-o", `jsonpath={.metadata.annotations.example\.com/note}`),
-	)
-	b.kubectl("delete", "secret", "deploy-d-web", "-n", b.name)
-	await.Eventually(b.t, "what is deleted comes back", func() bool { return b.exists("secret", "deploy-d-web") })
-}
-
-// policyRemoved is D30.
-func policyRemoved(b *bench) {
-	flagged, lost, stays := b.policy("flagged"), b.policy("lost"), b.policy("stays")
-	b.agent.Periods.Relist = 500 * time.Millisecond
-	b.want(flagged, lost, stays)
-	b.start()
-	await.Eventually(b.t, "all are there", func() bool {
-		return b.count("ciliumnetworkpolicies", "-l", "app.kubernetes.io/component!=namespace") == 3
+	b.eventually("it runs", func() bool { return b.running("web") })
+	b.person(func(c simtest.Client) error {
+		return c.Update(replicaSets, namespace, "web", func(o simtest.Object) { o.Set("theirs", "metadata", "annotations", "example.com/note") })
 	})
-	b.want(b.gonePolicy("flagged"))
-	await.Eventually(b.t, "the flagged one goes", func() bool { return !b.exists("ciliumnetworkpolicy", "flagged") })
-	b.server.Forget(b.t, lost)
-	await.Eventually(b.t, "the lost one goes", func() bool { return !b.exists("ciliumnetworkpolicy", "lost") })
-	require.True(b.t, b.exists("ciliumnetworkpolicy", "stays"))
+	b.setImage("web")
+	b.within(time.Minute, "the image is back", func() bool { return b.image("web") == "registry.example.com/web:1" })
+	require.Equal(b, "theirs", b.object(replicaSets, "web").Field("metadata", "annotations", "example.com/note"))
+	b.person(func(c simtest.Client) error { return c.Delete("secrets", namespace, "deploy-d-web") })
+	b.within(time.Minute, "what is deleted comes back", func() bool { return b.exists("secrets", "deploy-d-web") })
 }
 
-// oneRefused is D16: one among many that is always refused.
+// oneRefused is D16: two of many are always refused, one of which no right control plane sends.
 func oneRefused(b *bench) {
-	b.agent.Periods.Retry.Retries = 2
-	broken := b.deployment("broken")
-	broken.CpuMillicores = 0
-	all := []proto.Message{broken}
+	all := append(all(), deployment("broken"), deployment("taken")) // the account of that name belongs to a person
 	for n := range 8 {
-		d := b.deployment(fmt.Sprintf("web-%d", n))
-		d.Autoscaling = &ctrlv1.Autoscaling{MinReplicas: 1, MaxReplicas: 2}
+		d := deployment(fmt.Sprintf("web-%d", n))
+		d.Autoscaling = &ctrlv1.Autoscaling{MinReplicas: 1, MaxReplicas: 1}
 		all = append(all, d)
 	}
-	taken := b.deployment("taken") // the name belongs to another manager
-	all = append(all, taken)
-	b.kubectl("create", "namespace", b.name)
-	b.kubectl("create", "serviceaccount", "deploy-d-taken", "-n", b.name)
+	b.person(func(c simtest.Client) error { return c.Create(object("v1", "Namespace", "", namespace)) })
+	b.person(func(c simtest.Client) error {
+		return c.Create(object("v1", "ServiceAccount", namespace, "deploy-d-taken"))
+	})
+	b.liar.Set(controltest.Faults{Lie: func(m ctrlv1.Message, _ int) ([]ctrlv1.Message, error) {
+		if order, _ := ctrlv1.Carried(m); order != nil && order.GetK8SName() == "broken" {
+			order.(*ctrlv1.ApplyDeployment).CpuMillicores = 0 //nolint:forcetypeassert // it is one
+		}
+		return []ctrlv1.Message{m}, nil
+	}})
+	b.agent.Periods.Retry = reconcile.Backoff{Min: time.Second, Max: time.Minute, Retries: 2}
 	b.want(all...)
 	b.start()
 	for n := range 8 {
-		name := fmt.Sprintf("web-%d", n)
-		await.Eventually(b.t, name+" runs", func() bool { return b.running(name) })
+		b.eventually("the others run", func() bool { return b.running(fmt.Sprintf("web-%d", n)) })
 	}
-	await.Eventually(b.t, "two are parked", func() bool { return b.metric(`parked_objects{resource_type="deployments"}`) == "2" })
-	require.False(b.t, b.exists("replicaset", "broken"))
-	b.want(b.deployment("broken"))
-	await.Eventually(b.t, "it runs when it is right", func() bool { return b.running("broken") })
+	b.within(15*time.Minute, "two are parked", func() bool { return b.metric(`parked_objects{resource_type="deployments"}`) == "2" })
+	require.False(b, b.exists(replicaSets, "broken"))
+	b.liar.Set(controltest.Faults{})
+	right := deployment("broken")
+	right.Image = "registry.example.com/broken:2"
+	b.want(right)
+	b.eventually("it runs when it is right", func() bool { return b.running("broken") })
+	b.person(func(c simtest.Client) error { return c.Delete("serviceaccounts", namespace, "deploy-d-taken") })
+	b.later("the other runs once the name is free", func() bool { return b.running("taken") })
+	// The agent does not make a namespace of others its own.
+	b.person(func(c simtest.Client) error { return c.Delete("namespaces", "", namespace) })
+	b.later("and all of it in a namespace of the agent", func() bool { return b.running("web", "taken", "broken", "web-0") })
 }
 
-// isolatedFirst is D31: pods wait for the policies that isolate them, the policies of the
-// deployment and of its namespace, and keep the level that the namespace enforces.
-func isolatedFirst(b *bench) {
-	var refused atomic.Pointer[string] // the policy
-	name := func(name string) { refused.Store(&name) }
-	egress := kube.Name(kube.SubdomainLimit, "krane", "egress", b.name)
-	name(egress)
-	b.want(b.deployment("web"), b.deployment("api"))
-	b.startWith(func(r applytest.Request) applytest.Fault {
-		if r.Resource == "ciliumnetworkpolicies" && r.Writes() && r.Name == *refused.Load() {
-			return applytest.Fault{Status: http.StatusInternalServerError}
-		}
-		return applytest.Fault{}
-	})
-	tried := func(policy string) {
-		b.t.Helper()
-		for range 2 { // whatever is applied after it has had its time
-			b.net.Reset()
-			await.Eventually(b.t, policy+" is tried", func() bool {
-				return slices.ContainsFunc(b.net.Writes(), func(r applytest.Request) bool { return r.Name == policy })
-			})
-		}
+// object returns an object without content.
+func object(version, kind, namespace, name string) simtest.Object {
+	meta := map[string]any{"name": name}
+	if namespace != "" {
+		meta["namespace"] = namespace
 	}
-	tried(egress)
-	require.Zero(b.t, b.count("replicasets"), "no pod runs before what isolates its namespace")
-	name("web-frontline-ingress")
-	await.Eventually(b.t, "the other one runs", func() bool { return b.running("api") })
-	tried("web-frontline-ingress")
-	require.False(b.t, b.exists("replicaset", "web"), "no pod runs before what isolates it")
-	require.Empty(b.t, b.server.Instances()["web"])
-	name("")
-	await.Eventually(b.t, "it runs", func() bool { return b.running("web") })
-	// A policy of that name which is not ours isolates nothing.
-	theirs := b.name + "-theirs"
-	b.kubectl("create", "namespace", theirs)
-	foreign := fmt.Sprintf(
-		"{apiVersion: cilium.io/v2, kind: CiliumNetworkPolicy, metadata: {name: %s, namespace: %s}, spec: {endpointSelector: {matchLabels: {a: b}}}}",
-		egress,
-		theirs,
-	)
-	require.NoError(b.t, b.cluster.Apply(b.t.Context(), foreign))
-	late := b.deployment("late")
-	late.K8SNamespace = theirs
-	b.want(late)
-	tried(egress)
-	require.Empty(b.t, b.kubectl("get", "replicasets", "-n", theirs, "-o", "name"))
-	b.kubectl("delete", "ciliumnetworkpolicy", egress, "-n", theirs)
-	await.Eventually(b.t, "it runs once the name is free", func() bool { return b.running("late") })
-	require.Equal(
-		b.t,
-		"restricted",
-		b.kubectl("get", "namespace", b.name, "-o", `jsonpath={.metadata.labels.pod-security\.kubernetes\.io/enforce}`),
-	)
-	out, err := b.cluster.Kubectl(b.t.Context(), "run", "root", "-n", b.name, "--image=root")
-	require.ErrorContains(b.t, err, "violates PodSecurity", out)
+	return simtest.Object{"apiVersion": version, "kind": kind, "metadata": meta}
 }
 
 // order is D14: a delete that comes while the apply before it is under way.
 func order(b *bench) {
-	b.want(b.deployment("web"), b.deployment("api"))
+	b.want(all("api")...)
 	b.start()
-	await.Eventually(b.t, "both run", func() bool { return b.running("web") && b.running("api") })
-	b.stop()
+	b.eventually("both run", func() bool { return b.running("web", "api") })
 	var slow atomic.Bool
-	seen := make(chan struct{}, 1)
+	seen := make(chan struct{}, 100)
 	b.startWith(func(r applytest.Request) applytest.Fault {
 		if r.Verb == "patch" && r.Name == "web" && slow.Load() {
-			select {
-			case seen <- struct{}{}:
-			default:
-			}
-			return applytest.Fault{Delay: 2 * time.Second}
+			seen <- struct{}{}
+			return applytest.Fault{Delay: 10 * time.Second}
 		}
 		return applytest.Fault{}
 	})
 	b.synced(1)
 	slow.Store(true)
-	changed := b.deployment("web")
+	changed := deployment("web")
 	changed.Image = "registry.example.com/web:2"
 	b.want(changed)
 	<-seen
-	b.want(b.stopped("web"))
-	await.Eventually(b.t, "it is gone", func() bool { return !b.exists("replicaset", "web") && b.server.Instances()["web"] == nil })
-	b.beats()
-	require.False(b.t, b.exists("replicaset", "web"), "it stays so")
-	require.True(b.t, b.exists("replicaset", "api"))
+	b.gone(changed)
+	b.eventually("it is gone", func() bool { return b.away("web") })
+	b.pause(5 * time.Minute)
+	require.False(b, b.exists(replicaSets, "web"), "it stays so")
+	require.True(b, b.exists(replicaSets, "api"))
 }
 
-// tokenReplaced is D17.
-func tokenReplaced(b *bench) {
-	file := filepath.Join(b.t.TempDir(), "token")
-	require.NoError(b.t, os.WriteFile(file, []byte("secret\n"), 0o600))
-	b.agent.Config.Control.Token, b.agent.Config.TokenFile = "", file
-	b.agent.Periods.Heartbeat = 100 * time.Millisecond
-	b.want(b.deployment("web"))
+// countsWhatIsFoughtOver: an edit is put right at once, from the sixth time on it is a fight,
+// which is counted and left alone for a while. The others are not held back.
+func countsWhatIsFoughtOver(b *bench) {
+	b.want(all()...)
 	b.start()
-	await.Eventually(b.t, "it runs", func() bool { return b.running("web") })
-	// Without the heartbeats the streams would wait for half a minute each time.
-	within := time.Now().Add(100 * time.Second)
-	for n := range 4 {
-		refused := `stream_connections_total{resource_type="deployments",status="unauthenticated"}`
-		had := b.metric(refused)
-		token := fmt.Sprint("new-", n)
-		b.server.Set(controltest.Faults{Token: token})
-		await.Eventually(b.t, "the old one is refused", func() bool { return b.metric(refused) != had })
-		require.NoError(b.t, os.WriteFile(file, []byte(token+"\n"), 0o600))
-		before := b.server.Counts()
-		await.Eventually(b.t, "the new token is used", func() bool {
-			now := b.server.Counts()
-			return now.Heartbeats > before.Heartbeats && now.Streams["deployments"] > before.Streams["deployments"]
-		})
-		require.True(b.t, time.Now().Before(within), "the streams do not wait for their pause")
+	b.eventually("it runs", func() bool { return b.running("web") })
+	right := b.image("web")
+	for range 5 {
+		b.setImage("web")
+		b.eventually("the image is back", func() bool { return b.image("web") == right })
 	}
-	require.Empty(b.t, b.deletes())
+	require.Equal(b, "0", b.metric("contested_objects"))
+	b.setImage("web")
+	b.eventually("the fight is counted", func() bool { return b.metric("contested_objects") == "1" })
+	require.NotEqual(b, right, b.image("web"), "it is left alone")
+	b.want(deployment("api"))
+	b.eventually("another one is made", func() bool { return b.running("api") })
+	b.eventually("the image is back once more", func() bool { return b.image("web") == right })
+	require.Equal(b, "1", b.metric("contested_objects"), "it is not over")
+	b.within(15*time.Minute, "it is over", func() bool { return b.metric("contested_objects") == "0" })
 }
 
-// refusals returns how many streams of deployments were refused their token.
-func (b *bench) refusals() string {
-	b.t.Helper()
-	return b.metric(`stream_connections_total{resource_type="deployments",status="unauthenticated"}`)
+// rows returns n policies in that edition.
+func rows(n, edition int) []proto.Message {
+	all := make([]proto.Message, n)
+	for i := range all {
+		p := policy(fmt.Sprintf("egress-%d", i))
+		p.Policy = fmt.Appendf(
+			nil, `{"apiVersion":"cilium.io/v2","kind":"CiliumNetworkPolicy","spec":{"endpointSelector":{},"description":"%d"}}`, edition,
+		)
+		all[i] = p
+	}
+	return all
 }
 
-// tokenFileReplaced is D17 without heartbeats: the new file alone ends the pauses of
-// 30 s and more.
-func tokenFileReplaced(b *bench) {
-	file := filepath.Join(b.t.TempDir(), "token")
-	require.NoError(b.t, os.WriteFile(file, []byte("secret\n"), 0o600))
-	b.agent.Config.Control.Token, b.agent.Config.TokenFile = "", file
-	b.agent.Periods.Heartbeat = time.Hour
-	b.want(b.deployment("web"))
+// burst is D26 with 300 rows; BenchmarkBurst has the 10,000. The first are applied
+// while the others are still to come, and each row is sent once.
+func burst(b *bench) {
+	const n, method = 300, "WatchCiliumNetworkPolicies"
+	b.agent.Periods.Resync = 10 * time.Minute // a query for each row
+	written := make(chan struct{})
+	var once sync.Once
+	b.liar.Set(controltest.Faults{Lie: func(m ctrlv1.Message, orders int) ([]ctrlv1.Message, error) {
+		if _, is := m.(*ctrlv1.CiliumNetworkPolicyState); is && orders == n/2 {
+			<-written
+		}
+		return []ctrlv1.Message{m}, nil
+	}})
+	b.startWith(func(r applytest.Request) applytest.Fault {
+		if r.Resource == "ciliumnetworkpolicies" && r.Writes() && !strings.HasPrefix(r.Name, "krane-egress-") {
+			once.Do(func() { close(written) })
+		}
+		return applytest.Fault{}
+	})
+	b.synced(1)
+	lists := b.liar.Lists(method)
+	b.want(rows(n, 1)...)
+	b.eventually("all of it is applied", func() bool { return len(b.names(ciliums, "policy")) == n })
+	b.eventually("all of it is acknowledged", func() bool { return b.lag() == "0 0 0" })
+	require.Equal(b, n, b.liar.Sent(method))
+	require.Equal(b, lists, b.liar.Lists(method))
+	require.Equal(b, "0", b.metric(`parked_objects{resource_type="policies"}`))
+	// The namespace, its account and policy, and one write for each.
+	require.LessOrEqual(b, len(b.net.Writes()), n+6)
+}
+
+// tokenReplaced is D17: the new file alone ends the pauses of 30 s and more, also where no heartbeat is near.
+func tokenReplaced(b *bench, heartbeat time.Duration) {
+	const refused = `stream_connections_total{resource_type="deployments",status="unauthenticated"}`
+	b.agent.Periods.Heartbeat = heartbeat
+	b.want(all()...)
 	b.start()
 	b.synced(1)
-	within := time.Now().Add(100 * time.Second)
 	for n := range 4 {
-		had, token := b.refusals(), fmt.Sprint("new-", n)
-		b.server.Set(controltest.Faults{Token: token})
-		await.Eventually(b.t, "the old one is refused", func() bool { return b.refusals() != had })
-		require.NoError(b.t, os.WriteFile(file, []byte(token+"\n"), 0o600))
-		before := b.server.Counts()
-		await.Eventually(
-			b.t,
-			"the new token is used",
-			func() bool { return b.server.Counts().Streams["deployments"] > before.Streams["deployments"] },
-		)
-		require.True(b.t, time.Now().Before(within), "the streams do not wait for their pause")
+		had := b.metric(refused)
+		d := wrongToken()
+		d.begin(b)
+		b.eventually("the old one is refused", func() bool { return b.metric(refused) != had })
+		b.pause(2 * time.Minute)
+		opened := b.liar.Calls("WatchDeployments")
+		d.end(b)
+		b.within(20*time.Second, "the streams do not wait for their pause", func() bool {
+			return b.liar.Calls("WatchDeployments") > opened
+		})
+		name := fmt.Sprintf("new-%d", n)
+		b.want(deployment(name))
+		b.within(time.Minute, "the new token is good", func() bool { return b.running(name) })
 	}
+	require.Empty(b, b.deletes())
 }
 
 // streamsRevoked ends streams whose token is good again before they pause: no failed
 // heartbeat precedes, and no heartbeat is due.
 func streamsRevoked(b *bench) {
+	const refused = `stream_connections_total{resource_type="deployments",status="unauthenticated"}`
 	b.agent.Periods.Heartbeat = time.Hour
-	b.want(b.deployment("web"))
+	b.want(all()...)
 	b.start()
 	b.synced(1)
-	within := time.Now().Add(100 * time.Second)
 	for range 4 {
-		before, had := b.server.Counts(), b.refusals()
-		b.server.Revoke()
-		await.Eventually(b.t, "they are refused", func() bool { return b.refusals() != had })
-		await.Eventually(
-			b.t,
-			"they are open again",
-			func() bool { return b.server.Counts().Streams["deployments"] > before.Streams["deployments"] },
-		)
+		opened, had := b.liar.Calls("WatchDeployments"), b.metric(refused)
+		b.liar.Cut(connect.CodeUnauthenticated)
+		b.eventually("they are refused", func() bool { return b.metric(refused) != had })
+		b.within(20*time.Second, "they are open again, and do not wait for their pause", func() bool {
+			return b.liar.Calls("WatchDeployments") > opened
+		})
 		// One that is refused before its first message pauses: the token may be wrong.
-		for range 2 {
-			events := `stream_events_received_total{resource_type="deployments"}`
-			had := b.metric(events)
-			await.Eventually(b.t, "messages come", func() bool { return b.metric(events) != had })
-		}
-		require.True(b.t, time.Now().Before(within), "the streams do not wait for their pause")
+		b.pause(time.Minute)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/agent"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -30,6 +31,8 @@ func refusal(reason string) error {
 	}
 	return err
 }
+
+func logged(log *logtest.Log) []string { return strings.Split(strings.TrimSpace(log.String()), "\n") }
 
 // epochs is a control plane that answers heartbeats: with the error, or with the epoch.
 type epochs struct {
@@ -58,7 +61,7 @@ func TestAnAgentThatIsSupersededYieldsUntilTheOtherIsSilent(t *testing.T) {
 	mux.Handle(ctrlv1connect.NewClusterServiceHandler(control))
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	var log lines
+	var log logtest.Log
 	reports := agent.NewReports(
 		ctrlv1connect.NewClusterServiceClient(server.Client(), server.URL),
 		slog.New(slog.NewTextHandler(&log, nil)),
@@ -102,16 +105,16 @@ func TestAnAgentThatIsSupersededYieldsUntilTheOtherIsSilent(t *testing.T) {
 		require.Zero(t, control.last.GetAgentEpoch())
 		require.False(t, asked(), "nothing is to be reported again")
 	}
-	require.NotContains(t, strings.Join(log.all(), "\n"), "no contact", "it was answered")
+	require.NotContains(t, log.String(), "no contact", "it was answered")
 
 	control.err, control.epoch = nil, 3
 	require.NoError(t, reports.Heartbeat(t.Context()))
 	require.True(t, control.last.GetYield())
 	require.Zero(t, superseded())
 	require.True(t, asked(), "the other may have reported something else")
-	require.Len(t, log.all(), 2, "one line for the begin, one for the end")
-	require.Contains(t, log.all()[0], "agent_epoch=1", "the one that it had")
-	require.Contains(t, log.all()[1], "agent_epoch=3")
+	require.Len(t, logged(&log), 2, "one line for the begin, one for the end")
+	require.Contains(t, logged(&log)[0], "agent_epoch=1", "the one that it had")
+	require.Contains(t, logged(&log)[1], "agent_epoch=3")
 
 	// A restored database is another matter.
 	control.err = refusal("stale-epoch")

@@ -52,6 +52,8 @@ func simulatedKinds() []simtest.Kind {
 const (
 	regionID   = "r1"
 	regionName = "eu"
+	// bearer is the token that the agents of all regions share.
+	bearer = "the-shared-bearer-of-the-regions"
 )
 
 // simulatedRegion is a region of one simulated world.
@@ -94,7 +96,7 @@ func simulated(t *testing.T, change func(*simulatedRegion, *simtest.Scenario)) f
 		must(err)
 		return token
 	})
-	planes.Streams = true
+	planes.Streams, planes.Bearer = true, bearer
 	planes.Rotate = func(ctx context.Context, p *controlplanetest.Simulated) string {
 		token, err := p.Regions.Agents().Rotate(ctx, regionID, 0)
 		must(err)

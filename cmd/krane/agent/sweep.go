@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -50,6 +51,7 @@ type sweeper struct {
 	last   map[stream.Collection]lastItem
 	absent map[types.UID]absence
 	held   map[stream.Collection]map[string]int
+	said   map[stream.Collection][]string // why orphans are left
 
 	approvals approvals
 }
@@ -59,6 +61,7 @@ type sweeper struct {
 func (s *sweeper) init(percent int, window time.Duration, folder string) {
 	s.lists, s.last = map[stream.Collection]uint64{}, map[stream.Collection]lastItem{}
 	s.absent, s.held = map[types.UID]absence{}, map[stream.Collection]map[string]int{}
+	s.said = map[stream.Collection][]string{}
 	s.guards, s.approvals.held = map[stream.Collection]*apply.Guard{}, map[stream.Collection]apply.Held{}
 	for _, r := range resources() {
 		g := &apply.Guard{Unit: r.unit, Absent: apply.Limit{Count: 5, Percent: percent}, Window: window}
@@ -88,11 +91,22 @@ func (s *sweeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
 			continue // the list is compared once the cluster is observed
 		}
 		s.lists[r.collection] = snapshot.Lists
-		if err := s.sweep(ctx, r, snapshot, lost, isNew); err != nil {
-			s.logger.WarnContext(ctx, "orphans not deleted", slog.String("collection", string(r.collection)), slog.Any("error", err))
-		}
+		s.say(ctx, r.collection, s.sweep(ctx, r, snapshot, lost, isNew))
 	}
 	return reconcile.Result{}, nil
+}
+
+// say logs why orphans are left, once for each reason: each list has them again.
+func (s *sweeper) say(ctx context.Context, collection stream.Collection, err error) {
+	var reasons []string
+	if err != nil {
+		reasons = strings.Split(err.Error(), "\n") // in any order
+		slices.Sort(reasons)
+	}
+	if err != nil && !slices.Equal(reasons, s.said[collection]) {
+		s.logger.WarnContext(ctx, "orphans not deleted", slog.String("collection", string(collection)), slog.Any("error", err))
+	}
+	s.said[collection] = reasons
 }
 
 // remember stores the last item of each collection that has no other.

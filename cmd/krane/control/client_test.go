@@ -23,17 +23,22 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/control"
-	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/controltest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
 func TestEachCallSaysWhoMakesItWithTheTokenOfThatMoment(t *testing.T) {
 	t.Parallel()
-	server := controltest.Start(t, "eu")
-	base, err := url.Parse(server.URL)
+	const bearer = "the-shared-bearer-of-the-regions"
+	source := filepath.Join(t.TempDir(), "trueup.db")
+	base := &url.URL{Scheme: "http", Host: controlplanetest.Start(t, controlplanetest.Options{Source: source, Bearer: bearer}).Address}
+	database := controlplanetest.Open(t, source)
+	defer database.Close()
+	store := controlplanetest.Regions{Database: database}
+	_, _, err := store.PutRegion(t.Context(), controlplanetest.Region{ID: "r1", Name: "eu", Platform: "test"}, false)
 	require.NoError(t, err)
 	token := filepath.Join(t.TempDir(), "token")
 	client := control.New(config.Config{Cluster: config.Cluster{Region: "eu"}, Control: config.Control{URL: base}, TokenFile: token}, nil, nil)
@@ -44,7 +49,7 @@ func TestEachCallSaysWhoMakesItWithTheTokenOfThatMoment(t *testing.T) {
 	require.Equal(t, connect.CodeUnauthenticated, connect.CodeOf(beat()), "no file")
 	require.NoError(t, os.WriteFile(token, []byte("another\n"), 0o600))
 	require.Equal(t, connect.CodeUnauthenticated, connect.CodeOf(beat()))
-	require.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
+	require.NoError(t, os.WriteFile(token, []byte(bearer+"\n"), 0o600))
 	require.NoError(t, beat())
 
 	stream, err := client.WatchDeployments(t.Context(), connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{Markers: true}))

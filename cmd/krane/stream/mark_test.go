@@ -156,24 +156,25 @@ func TestAMarkThatIsNoneBreaksTheStream(t *testing.T) {
 
 func TestAServerWithoutMarksIsResumed(t *testing.T) {
 	t.Parallel()
-	server := controltest.Start(t, region)
-	server.Set(controltest.Faults{NoMarks: true})
-	server.Want(t, sentinel("a"))
-	f := follow(t, source(t, server, ""))
-	await.Eventually(t, "the list is complete", f.complete)
-	snapshot, _ := f.Complete()
-	require.Zero(t, snapshot.Cursor.Mark)
-	server.Cut()
-	f.endedWith(t, io.ErrUnexpectedEOF)
-	server.Want(t, sentinel("b"))
-	await.Eventually(t, "what was missed arrives", func() bool { return f.has("ws/b", 2) && f.complete() })
-	require.Equal(t, 1, server.Counts().Lists["sentinels"])
+	with(t, servers(t), func(t *testing.T, s *server) {
+		s.liar.Set(controltest.Faults{Lie: controltest.NoMarks()})
+		s.want(t, "a")
+		f := follow(t, s.source(t))
+		eventually(t, "the list is complete", f.complete)
+		snapshot, _ := f.Complete()
+		require.Zero(t, snapshot.Cursor.Mark)
+		s.liar.Cut(0)
+		f.endedWith(t, io.ErrUnexpectedEOF)
+		s.want(t, "b")
+		eventually(t, "what was missed arrives", func() bool { return f.has("ws/b", 2) && f.complete() })
+		require.Equal(t, 1, s.liar.Lists(watch))
 
-	server.Set(controltest.Faults{}) // it was upgraded
-	await.Eventually(t, "marks are taken once they come", func() bool {
-		snapshot, ok := f.Complete()
-		return ok && snapshot.Cursor.Mark.Version == 2
+		s.liar.Set(controltest.Faults{}) // it was upgraded
+		eventually(t, "marks are taken once they come", func() bool {
+			snapshot, ok := f.Complete()
+			return ok && snapshot.Cursor.Mark.Version == 2
+		})
+		require.Equal(t, 1, s.liar.Lists(watch))
+		eventually(t, "and are acknowledged", func() bool { return f.Status().Applied.Mark.Version == 2 })
 	})
-	require.Equal(t, 1, server.Counts().Lists["sentinels"])
-	await.Eventually(t, "and are acknowledged", func() bool { return f.Status().Applied.Mark.Version == 2 })
 }

@@ -275,5 +275,9 @@ func (c *Client) do(ctx context.Context, client *http.Client, method, scope, res
 		}
 		return nil, fmt.Errorf("unexpected answer %s", response.Status)
 	}
-	return nil, told.Error.err()
+	err = told.Error.err()
+	if response.StatusCode == http.StatusUnauthorized && !errors.Is(err, ErrUnauthenticated) {
+		err = fmt.Errorf("%w: %w", ErrUnauthenticated, err) // of a program before the Handler
+	}
+	return nil, err
 }

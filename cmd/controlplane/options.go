@@ -266,6 +266,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		{Name: "feed", Starter: feed},
 		{Name: "status page", Starter: page},
 		{Name: "revocation", Starter: streams},
+		{Name: "streams of clusters", Starter: api},
 		{Name: "audit", Starter: changes},
 		{Name: "usage", Starter: &usage.Maintainer{
 			Database: database, RecordRetention: o.snapshotRetention, Retention: o.usageRetention, Logger: logger,

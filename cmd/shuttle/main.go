@@ -58,6 +58,13 @@ func settings() []program.Setting {
 		},
 		{Flag: "reconcile-interval", Variable: "STARFORM_RECONCILE_INTERVAL", Usage: "time between passes (default 30s)", Must: wantDuration},
 		{
+			Flag:     "transport",
+			Variable: "STARFORM_TRANSPORT",
+			Usage: "poll: ask Starbase for the desired state in each interval; stream: keep a stream open that names a new one at once, " +
+				"and ask then (default poll)",
+			Must: "poll or stream",
+		},
+		{
 			Flag:     "snapshot-interval",
 			Variable: "STARFORM_SNAPSHOT_INTERVAL",
 			Usage:    "time between billing records (default 60s)",

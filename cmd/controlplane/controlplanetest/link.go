@@ -43,7 +43,7 @@ func (p *Simulated) Habits() []simtest.Habit {
 		{Name: loseLink, Does: "Half of the requests to the control plane, or their answers, are lost for up to a minute.", Spell: time.Minute},
 		{
 			Name: cutLink, Does: "Streams and answers of the control plane end in the middle for up to a minute.", Spell: time.Minute,
-			Act: act(func(*simtest.World) { p.cut() }),
+			Act: act(func(*simtest.World) { p.Cut() }),
 		},
 		{Name: proxyLink, Does: "A proxy answers in place of the control plane for up to a minute.", Spell: time.Minute},
 		{Name: slowLink, Does: "Answers of the control plane take up to 25 seconds for up to a minute.", Spell: time.Minute},
@@ -177,7 +177,7 @@ func (p *Simulated) answer(through way, r *http.Request, body []byte) (*http.Res
 	case p.Lasts(w, lockDatabase):
 		recorder.Header().Set("Retry-After", "1")
 		recorder.WriteHeader(http.StatusServiceUnavailable)
-	case strings.HasPrefix(path.Base(r.URL.Path), "Watch"):
+	case strings.HasPrefix(path.Base(r.URL.Path), "Watch"), r.URL.Query().Has("watch"):
 		s := p.stream(r, body, through.wait)
 		if cut {
 			s.room = 1 + roll(2000)

@@ -103,7 +103,7 @@ func assemble(tb testing.TB, database *db.Database, o Options, every, settle tim
 		OpenRoutes: agents.Renewal{
 			Scopes: []agents.Scopes{clusterStore.Agents(), regionStore.Agents()}, Shared: o.Bearer, Guard: attempts, Limits: shares,
 		}.Routes(),
-		Guard: attempts, Limits: shares, Logger: logger, Registerer: registry,
+		Guard: attempts, Limits: shares, Heartbeat: o.Heartbeat, Logger: logger, Registerer: registry,
 	})
 	check(tb, err)
 	logMetrics := regions.NewLogMetrics(database.Log, logger)
@@ -118,6 +118,7 @@ func assemble(tb testing.TB, database *db.Database, o Options, every, settle tim
 	streams.Mount(mux)
 	mux.Handle("/", api)
 	return &replica{database: database, regions: streams, ready: logMetrics.Ready, handler: mux, members: []reconcile.Member{
+		{Name: "streams of clusters", Starter: api},
 		{Name: "change log", Starter: database.Log},
 		{Name: "feed", Starter: feed},
 		{Name: "revocation", Starter: streams},

@@ -25,7 +25,7 @@ import (
 // Simulation makes control planes of simulated worlds, which begin with the same database. Set
 // the fields before the first Next.
 type Simulation struct {
-	// Streams has the parts run that streams need, and what works by itself.
+	// Streams has the parts run that streams of regions need, and what works by itself.
 	Streams bool
 	// Rank, if not nil, is the order in which the paths of the admin API are put again in a
 	// world without a user. Those of one rank are put in the order of their last puts.
@@ -174,13 +174,12 @@ func (p *Simulated) run() {
 	p.Clusters, p.Regions = &Clusters{Database: database, Keys: p.simulation.keys}, &Regions{Database: database}
 	options := Options{Keys: p.simulation.keys, Bearer: p.simulation.Bearer, Heartbeat: 15 * time.Second, Logger: p.Logger}
 	p.replica = assemble(tb, database, options, 0, 0)
-	p.stop = func() {}
-	if !p.simulation.Streams {
-		return
-	}
 	ctx, cancel := context.WithCancel(p.ctx())
 	done := make(chan error, 1)
 	group := reconcile.Group{Members: p.replica.members}
+	if !p.simulation.Streams {
+		group.Members = group.Members[:1] // the streams of clusters
+	}
 	go func() { done <- group.Start(ctx) }()
 	p.stop = func() {
 		cancel()
@@ -193,7 +192,7 @@ func (p *Simulated) Close() {
 	if p.replica == nil {
 		return
 	}
-	p.cut()
+	p.Cut()
 	p.stop()
 	p.serving.Wait()
 	must(p.replica.database.Close())

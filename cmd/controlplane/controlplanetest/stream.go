@@ -97,8 +97,8 @@ func (p *Simulated) open() []*stream {
 	return slices.Collect(maps.Keys(p.streams))
 }
 
-// cut breaks all streams.
-func (p *Simulated) cut() {
+// Cut breaks all streams.
+func (p *Simulated) Cut() {
 	for _, s := range p.open() {
 		s.finish(errLink)
 		s.end()

@@ -25,25 +25,30 @@ type client struct {
 	clusterID string
 	tokens    *owntoken.Source
 	http      between.Client
+	lasting   between.Client // for answers without an end, which are not repeated
 }
 
 // newClient returns a client with these tokens whose requests go through transport, nil for one of its own.
 func newClient(
 	config *Config, tokens *owntoken.Source, transport http.RoundTripper, observe func(endpoint, code string, duration time.Duration),
 ) *client {
+	calls := httpretry.Config{
+		Timeout: config.RequestTimeout, Transport: transport, OnAttempt: func(r *http.Request, status int, duration time.Duration) {
+			code := "error"
+			if status != 0 {
+				code = strconv.Itoa(status)
+			}
+			observe(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:], code, duration)
+		},
+	}
+	streams := calls
+	streams.Attempts, streams.Timeout = 1, maxStream
 	return &client{
 		base:      strings.TrimRight(config.StarbaseURL.String(), "/") + "/api/v1/clusters/" + config.ClusterID,
 		clusterID: config.ClusterID,
 		tokens:    tokens,
-		http: between.Client{HTTP: httpretry.New(httpretry.Config{
-			Timeout: config.RequestTimeout, Transport: transport, OnAttempt: func(r *http.Request, status int, duration time.Duration) {
-				code := "error"
-				if status != 0 {
-					code = strconv.Itoa(status)
-				}
-				observe(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:], code, duration)
-			},
-		})},
+		http:      between.Client{HTTP: httpretry.New(calls)},
+		lasting:   between.Client{HTTP: httpretry.New(streams)},
 	}
 }
 

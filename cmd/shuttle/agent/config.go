@@ -31,6 +31,7 @@ type Config struct {
 	TokenFile         string
 	TokenSecret       types.NamespacedName // where renewed tokens are kept; zero: none is renewed
 	ReconcileInterval time.Duration
+	Stream            bool // Starbase names new versions on a stream
 	SnapshotInterval  time.Duration
 	CapacityInterval  time.Duration
 	HealthAddress     string // of /healthz and /readyz
@@ -95,6 +96,7 @@ func (r *reader) config() Config {
 		Region:            r.region(),
 		TokenSecret:       r.namespacedName("STARFORM_AUTH_TOKEN_SECRET", ""),
 		ReconcileInterval: r.duration("STARFORM_RECONCILE_INTERVAL", 30*time.Second),
+		Stream:            r.transport("STARFORM_TRANSPORT"),
 		SnapshotInterval:  r.duration("STARFORM_SNAPSHOT_INTERVAL", time.Minute),
 		CapacityInterval:  r.duration("STARFORM_CAPACITY_INTERVAL", time.Minute),
 		HealthAddress:     r.address("STARFORM_METRICS_ADDR", ":8080"),
@@ -220,6 +222,17 @@ func (r *reader) boolean(variable string, standard bool) bool {
 		r.fail(variable, "true or false")
 		return false
 	}
+}
+
+func (r *reader) transport(variable string) (stream bool) {
+	switch v := r.lookup(variable); v {
+	case "", "poll":
+	case "stream":
+		return true
+	default:
+		r.fail(variable, "poll or stream")
+	}
+	return false
 }
 
 func (r *reader) address(variable, standard string) string {

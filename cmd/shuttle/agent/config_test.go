@@ -44,6 +44,7 @@ func TestTheRequiredVariablesAreEnough(t *testing.T) {
 	require.Equal(t, 10, c.MaxDeletePercent)
 	require.Equal(t, shuttle.DNSSelector{Namespace: "kube-system", Labels: map[string]string{"k8s-app": "kube-dns"}}, c.DNS)
 	require.True(t, c.WakeOnDrift)
+	require.False(t, c.Stream)
 	require.False(t, c.LeaderElection)
 	require.Zero(t, c.GatewayService)
 }
@@ -93,6 +94,7 @@ func TestAWrongVariableIsNamedInOneLine(t *testing.T) {
 		{"STARFORM_AUTH_TOKEN_FILE", "/no/such/file"},
 		{"STARFORM_RECONCILE_INTERVAL", "30"},
 		{"STARFORM_RECONCILE_INTERVAL", "10ms"},
+		{"STARFORM_TRANSPORT", "push"},
 		{"STARFORM_SNAPSHOT_INTERVAL", "-1s"},
 		{"STARFORM_CAPACITY_INTERVAL", "2h"},
 		{"STARFORM_METRICS_ADDR", "8080"},

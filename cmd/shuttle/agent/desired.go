@@ -44,6 +44,23 @@ func (d *desired) confirm() {
 	d.answered, d.confirmed, d.fresh = true, true, false
 }
 
+// has reports whether the current state has the version, and no pull is needed to confirm it.
+func (d *desired) has(version string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.current != nil && d.current.state.Version == version && !d.fresh
+}
+
+// named is confirm for a stream that names a version. It reports whether that is the one of the current
+// state. A stream confirms no state of another epoch: a later answer has to.
+func (d *desired) named(version string) bool {
+	if !d.has(version) {
+		return false
+	}
+	d.confirm()
+	return true
+}
+
 // take returns the current state, nil before the first, and whether Starbase has
 // confirmed it since the last call: only then may anything be called absent.
 func (d *desired) take() (current *accepted, confirmed bool) {

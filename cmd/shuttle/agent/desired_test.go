@@ -52,6 +52,38 @@ func TestTheFirstBodyOfANewEpochIsNoLicenceToDelete(t *testing.T) {
 	require.True(t, confirmed, "the second body of the epoch")
 }
 
+// TestAStreamConfirmsTheStateWhoseVersionItNames since the last take, but not the first one of another epoch.
+func TestAStreamConfirmsTheStateWhoseVersionItNames(t *testing.T) {
+	t.Parallel()
+	d := &desired{}
+	require.False(t, d.named("e1-1"), "there is none")
+	confirmed := func() bool {
+		_, confirmed := d.take()
+		return confirmed
+	}
+	accept := func(version string, otherEpoch bool) {
+		next := of(version[:2], 1)
+		next.state.Version = version
+		d.accept(next, otherEpoch)
+	}
+	accept("e1-1", false)
+	require.True(t, confirmed())
+	require.False(t, d.named("e1-2"))
+	require.False(t, d.named(""))
+	require.False(t, confirmed())
+	require.True(t, d.named("e1-1"))
+	require.True(t, confirmed())
+	require.False(t, confirmed())
+
+	accept("e2-1", true)
+	require.False(t, d.named("e2-1"))
+	require.False(t, d.has("e2-1"), "it is to be pulled again")
+	require.False(t, confirmed())
+	d.confirm()
+	require.True(t, d.has("e2-1"))
+	require.True(t, confirmed())
+}
+
 func TestAnOlderStateIsRefusedAlsoAfterARestart(t *testing.T) {
 	t.Parallel()
 	memory := &counted{FileMemory: apply.FileMemory{Path: filepath.Join(t.TempDir(), "accepted")}}

@@ -2,7 +2,8 @@
 // from Starbase and makes the cluster match it.
 //
 // A puller requests the desired state on its ticker and refuses a body that is not
-// proven complete. Render turns an accepted state into Kubernetes objects. A
+// proven complete. With STARFORM_TRANSPORT=stream it does so once a stream of Starbase names another
+// version, and on the ticker while there is no such stream: see streamed. Render turns an accepted state into Kubernetes objects. A
 // converger passes them to package apply on its own ticker, at once after each
 // answer of Starbase, and at once when another manager has changed one of them. A
 // reporter reports the result of each service to Starbase.

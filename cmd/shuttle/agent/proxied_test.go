@@ -18,10 +18,20 @@ import (
 func TestAnOutageThroughAProxyLosesNothing(t *testing.T) {
 	t.Parallel()
 	var answer proxytest.Answer
-	worlds := simulated(t, func(p *starbaseWorld, s *simtest.Scenario) { behindAProxy(answer, p, s) })
-	for _, answer = range proxytest.Answers() {
-		if r := simtest.Simulate(t, worlds, 1); len(r.Wrong) > 0 {
-			t.Errorf("%s: %s", answer.Name, strings.Join(r.Wrong, "\n"))
+	var transport string
+	worlds := simulated(t, func(p *starbaseWorld, s *simtest.Scenario) {
+		p.transport = transport
+		behindAProxy(answer, p, s)
+	})
+	for turn, source := range []string{"poll", "stream"} {
+		transport = source
+		for n, each := range proxytest.Answers() {
+			if answer = each; testing.Short() && n%2 != turn { // one transport for each answer
+				continue
+			}
+			if r := simtest.Simulate(t, worlds, 1); len(r.Wrong) > 0 {
+				t.Errorf("%s, %s: %s", transport, answer.Name, strings.Join(r.Wrong, "\n"))
+			}
 		}
 	}
 }
@@ -64,6 +74,7 @@ func behindAProxy(answer proxytest.Answer, p *starbaseWorld, s *simtest.Scenario
 			away = true
 			p.log.Reset()
 			p.proxy.Put(&answer, nil)
+			p.plane.Cut()
 		})
 		// Not at once: what the control plane is asked just before may be answered a moment later.
 		at(time.Minute+time.Minute/2, func() {

@@ -138,6 +138,7 @@ func lifeOfACluster(p *starbaseWorld, s *simtest.Scenario) {
 			})
 		}
 	}
+	p.transport = "poll"
 	s.Bounds = nil // they would end a while after the last step
 	s.Edits, s.Pause, s.Settle = 1, time.Second, 0
 	for _, each := range steps {

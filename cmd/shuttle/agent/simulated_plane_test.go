@@ -29,14 +29,27 @@ type starbaseWorld struct {
 	log          bytes.Buffer
 	proxy        *proxytest.Proxy // before the control plane, if not nil
 	units        string           // of the load balancer
+	transport    string           // empty: Start draws it
+	// stands, if not nil, may answer in place of the control plane: it does not if it returns nothing.
+	stands func(*http.Request) (*http.Response, error)
 }
 
 // link is the way of one life of the agent to the control plane.
 func (p *starbaseWorld) link(net http.RoundTripper) http.RoundTripper {
-	if p.proxy == nil {
-		return p.plane.Link(net)
+	link := p.plane.Link(net)
+	if stands := p.stands; stands != nil {
+		next := link
+		link = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if answer, err := stands(r); answer != nil || err != nil {
+				return answer, err
+			}
+			return next.RoundTrip(r)
+		})
 	}
-	return p.proxy.Before(p.plane.Link(net))
+	if p.proxy == nil {
+		return link
+	}
+	return p.proxy.Before(link)
 }
 
 // must ends the whole test binary: the end of a goroutine would be a deadlock in a bubble.
@@ -113,6 +126,7 @@ func (p *starbaseWorld) environment() func(string) string {
 	env := map[string]string{
 		"STARFORM_STARBASE_URL": "https://starbase.example.com", "STARFORM_CLUSTER_ID": clusterID, "STARFORM_REGION": "nyc3",
 		"STARFORM_AUTH_TOKEN_FILE": p.plane.TokenFile(), "STARFORM_GATEWAY_SERVICE": "edge/gateway",
+		"STARFORM_TRANSPORT": p.transport,
 	}
 	return func(name string) string { return env[name] }
 }

@@ -85,6 +85,10 @@ func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) fun
 			// Each object is applied once a day, and again if that was just before a restart.
 			Refreshes: 2,
 			Start: func(w *simtest.World) {
+				if p.transport == "" { // a world without a user polls
+					p.transport = []string{"poll", "stream"}[w.Dice("transport").IntN(2)]
+				}
+				w.Log("transport: %s", p.transport)
 				p.plane.Start()
 				p.note()
 				for _, o := range []simtest.Object{

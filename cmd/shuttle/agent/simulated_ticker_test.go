@@ -104,6 +104,7 @@ func TestTheTickerInASimulatedWorld(t *testing.T) {
 			passes: map[string][]reconcile.Pass{}, posts: map[string][]time.Time{}, removed: map[string]time.Time{},
 			flying: map[string]int{}, twice: map[string]bool{},
 		}
+		p.transport = "poll"
 		var began time.Time
 		s.Program = func(ctx context.Context, net http.RoundTripper) error {
 			p.plane.Open() //nolint:contextcheck // the control plane has a context of its own

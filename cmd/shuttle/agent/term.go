@@ -94,7 +94,16 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		desired: state, newest: &newest{memory: generation, name: "ConfigMap " + generation.Namespace + "/" + generation.Name},
 		metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger,
 	}
-	pullLoop := a.loop("pull", pull)
+	var from source = pull
+	var stream *streamed
+	if a.Config.Stream {
+		stream = newStreamed(pull, a.Logger)
+		from = stream
+	}
+	pullLoop := a.loop("pull", from)
+	if stream != nil {
+		stream.look = pullLoop.Trigger
+	}
 	pullLoop.Timeout = a.Config.ReconcileInterval // one call never outlives its interval
 	pullLoop.Logger = program.Changes(a.Logger)
 
@@ -103,6 +112,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		{Name: "live view", Starter: live},
 		{Name: "rollouts", Starter: deployments},
 		{Name: "pull", Starter: pullLoop},
+		{Name: "source", Starter: from},
 		{Name: "converge", Starter: convergeLoop},
 		{Name: "status", Starter: statusLoop},
 		{Name: "pods", Starter: billing},

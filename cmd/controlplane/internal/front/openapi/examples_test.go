@@ -130,6 +130,7 @@ func exchanges(t *testing.T) map[string]exchange {
 		`{"key":"HOST","value":"smtp.example.com","secret":false},{"key":"PASSWORD","value":"example","secret":true}]}`)
 	do("PUT", "projects/{project_id}/services/{service_id}/{environment}/var-groups", `{"var_groups":["`+group+`"]}`)
 	epoch = text(do("GET", "/api/v1/clusters/{cluster_id}/desired-state", ""), "epoch")
+	do("GET", "/api/v1/clusters/{cluster_id}/scopes/desired-state/items?limit=1", "")
 	do("POST", "/api/v1/clusters/{cluster_id}/status", `{"epoch":"`+epoch+`","generation":2,"instance_id":"shuttle-0",`+
 		`"services":[{"project_id":"`+project+`","environment":"production","service_id":"`+service+`","observed_generation":2,"phase":"Healthy","ready":2,"desired":2}],`+
 		`"held_deletions":{"digest":"`+digest+`","count":1,"units":[{"unit":"project `+project+`","objects":6,"reason":"absent"}]}}`)

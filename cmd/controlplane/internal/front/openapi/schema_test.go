@@ -368,6 +368,8 @@ func fixed(value any) any {
 				if v[key] == "" {
 					v[key] = "0123456789abcdef0123456789abcdef"
 				}
+			case key == "value" && len(text) == len("0123456789abcdef-6.0123456789abcdef"): // the version of a desired state
+				v[key] = "0123456789abcdef-6.0123456789abcdef"
 			case key == "id" && len(text) == 24:
 				v[key] = "0123456789abcdef01234567"
 			case slices.Contains([]string{"queue_oldest_seconds", "stalled_seconds", "queue_depth", "log_head", "head", "after"}, key) && !isText:

@@ -59,7 +59,7 @@ func lacks(admin tokens.Admin, route adminapi.Route) error {
 }
 
 func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error {
-	admitted, leave, err := s.gate.Enter(w.Header(), r, "", false)
+	admitted, leave, err := s.gate.Enter(w.Header(), r, "", streams(r))
 	if err != nil {
 		return err
 	}

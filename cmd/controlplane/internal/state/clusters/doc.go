@@ -17,6 +17,14 @@
 // fetches the body, and finds approved_deletions in it. Other changes leave the approval
 // as it is: the digest names objects by their UIDs, so it never fits another set.
 //
+// An agent may keep a stream open that names the version at once when it changes, as package
+// statesync serves it: the item of the scope desired-state below the path of the cluster. The body is
+// pulled all the same. So a stream holds no secret and costs no memory for a body, agents refuse or take a state
+// in one way, and a control plane that restarts sends none of its streams a body. The version is read
+// from the row of the cluster: a change is streamed whatever replica has made it, also an older one. One
+// query every 250 ms serves all streams of a process, and a change by its own administration is
+// streamed at once. A stream ends with its token, and counts as a contact every 30 seconds.
+//
 // An epoch is one unbroken history of generations. After a database was
 // restored from a backup an administrator starts a new one for each cluster;
 // agents refuse to go back inside an epoch.

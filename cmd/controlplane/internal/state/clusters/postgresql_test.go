@@ -45,6 +45,8 @@ func TestOnPostgreSQLEverythingIsTheSame(t *testing.T) {
 		{"ATokenOpensItsOwnClusterOnly", TestHostileATokenOpensItsOwnClusterOnly},
 		{"ATokenOfAnAgentNeverReachesTheAdministration", TestATokenOfAnAgentNeverReachesTheAdministration},
 		{"AuthenticationComesBeforeEverythingElse", TestAuthenticationComesBeforeEverythingElse},
+		{"AStreamNamesEachVersionOfThisAndOfAnotherProcess", TestAStreamNamesEachVersionOfThisAndOfAnotherProcess},
+		{"AnOlderCopyOfTheDatabaseIsNamedForWhatItIs", TestAnOlderCopyOfTheDatabaseIsNamedForWhatItIs},
 		{"StatusIsKeptAndShown", TestStatusIsKeptAndShown},
 		{"ADeletedServiceStandsAsPendingUntilTheAgentHasWorkedItOff", TestADeletedServiceStandsAsPendingUntilTheAgentHasWorkedItOff},
 		{"TheLastServiceStandsAsDeletedOnceTheAgentHasSaidSo", TestTheLastServiceStandsAsDeletedOnceTheAgentHasSaidSo},

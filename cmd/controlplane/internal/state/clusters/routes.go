@@ -41,6 +41,7 @@ func (s *Server) agentRoutes() []adminapi.Route {
 				Body: snapshotBody{}, Answers: map[int]any{http.StatusOK: starbase.SnapshotReceipt{}},
 			},
 		},
+		s.streamRoute(),
 	}
 	for i := range routes {
 		routes[i].Path, routes[i].Handle = agentPrefix+"{cluster_id}/"+routes[i].Path, s.ownCluster(routes[i].Handle)

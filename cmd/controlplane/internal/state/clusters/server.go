@@ -22,6 +22,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
+	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
 const (
@@ -54,6 +55,8 @@ type Config struct {
 	Guard *guard.Guard
 	// Limits keep one cluster from taking what others need. Nil: there are none.
 	Limits *limits.Limits
+	// Heartbeat is the longest time between two frames of a stream. Zero: 5 s.
+	Heartbeat time.Duration
 	// Logger gets a line for each change, each refusal of a request with a valid token and
 	// each failure, and on level debug for each request. Tokens and bodies are never logged.
 	// Nil: nothing is logged.
@@ -80,6 +83,10 @@ type Server struct {
 	// snapshots are counted by what became of them.
 	snapshots *prometheus.CounterVec
 	bodies    *bodies
+	// versions are streamed by items to the agents of streams.
+	versions *versions
+	items    *statesync.Handler
+	streams  agents.Streams
 	// Muxes of their own, so that an agent's token cannot reach an admin handler
 	// whatever the path looks like.
 	adminMux, agentMux, openMux *http.ServeMux
@@ -123,7 +130,8 @@ func New(config Config) (*Server, error) {
 			Help: "Billing records received, by result: accepted, duplicate or rejected.",
 		}, []string{"result"}),
 	}
-	s.bodies = &bodies{}
+	s.bodies, s.versions = &bodies{}, newVersions(config.Store.Database)
+	s.items = newItems(s.versions, config.Heartbeat, config.Logger)
 	if config.Registerer != nil {
 		if err := errors.Join(
 			config.Registerer.Register(s.requests),
@@ -158,9 +166,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-	defer cancel()
-	r = r.WithContext(ctx)
+	ctx, stream := r.Context(), streams(r)
+	if !stream {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
 	recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 	recorder.Header().Set("Cache-Control", "no-store")
 	recorder.Header().Set("X-Content-Type-Options", "nosniff")
@@ -178,7 +190,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 
 	route := cmp.Or(recorder.route, "none")
 	s.requests.WithLabelValues(route, methodLabel(r.Method), strconv.Itoa(recorder.status)).Inc()
-	s.seconds.WithLabelValues(route).Observe(time.Since(begin).Seconds())
+	if !stream {
+		s.seconds.WithLabelValues(route).Observe(time.Since(begin).Seconds())
+	}
+	if r.Method != http.MethodGet && strings.HasPrefix(r.URL.Path, adminapi.Prefix) {
+		s.versions.wake() // it may have changed a desired state
+	}
 	level, actor := slog.LevelDebug, origin.Actor(ctx)
 	if actor != "" &&
 		(recorder.status >= http.StatusBadRequest || r.Method != http.MethodGet && strings.HasPrefix(r.URL.Path, adminapi.Prefix)) {

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -87,31 +88,10 @@ func Routes() []adminapi.Route {
 
 // itemsRoute describes the log of a region over plain HTTP.
 func itemsRoute() adminapi.Route {
-	number := map[string]any{"type": "integer", "minimum": 0}
-	text, duration := map[string]any{"type": "string"}, map[string]any{"type": "string", "pattern": `^[0-9.]+(ms|s|m)$`}
-	route := adminapi.Route{Method: http.MethodGet, Path: itemsPath, Operation: adminapi.Operation{
-		Name:    "listItems",
-		Summary: "Return a page of what the region should run, from a cursor on; with watch a stream of such pages, each a line of JSON.",
-		Query: []adminapi.Parameter{
-			{Name: "after", Description: "The version of the cursor. Without it: from the beginning.", Schema: number},
-			{Name: "epoch", Description: "The epoch of the cursor.", Schema: text},
-			{Name: "floor", Description: "The floor of the cursor.", Schema: number},
-			{Name: "mark", Description: "The mark of the cursor.", Schema: text},
-			{Name: "limit", Description: "How many items a page has at most: 1 to 1000, by default 500.", Schema: number},
-			{Name: "wait", Description: "How long to wait for a page with items, at most 60s.", Schema: duration},
-			{Name: "watch", Description: "Answer with a stream of frames, one a line.", Schema: text},
-			{Name: "heartbeat", Description: "The longest time between two frames of a stream, 1s to 60s.", Schema: duration},
-			{
-				Name: "collection", Description: "Items of this collection alone. May be given several times.",
-				Schema: map[string]any{"type": "array", "items": text},
-			},
-		},
-		Answers: map[int]any{http.StatusOK: statesync.Frame{}},
-	}}
-	return route.Refuses(http.StatusUnauthorized, "unauthenticated").Refuses(http.StatusForbidden, "permission_denied").
-		Refuses(http.StatusNotFound, "unknown_scope").Refuses(http.StatusConflict, "region_claimed", "stale_epoch").
-		Refuses(http.StatusGone, "resync_required").Refuses(http.StatusTooManyRequests, "too_many_requests").
-		Refuses(http.StatusServiceUnavailable, "end", "unavailable")
+	return agents.LogRoute(itemsPath, "listItems",
+		"Return a page of what the region should run, from a cursor on; with watch a stream of such pages, each a line of JSON.").
+		Refuses(http.StatusUnauthorized, "unauthenticated").Refuses(http.StatusForbidden, "permission_denied").
+		Refuses(http.StatusConflict, "region_claimed", "stale_epoch")
 }
 
 // items serves the log of the region in the path to its agent.
@@ -143,7 +123,7 @@ func (s *Service) items() adminapi.Handler {
 			log.ServeHTTP(w, r)
 			return nil
 		}
-		ctx, closed := s.opened.open(r.Context())
+		ctx, closed := s.opened.Open(r.Context())
 		defer closed()
 		defer s.streaming(c.Scope, "all")()
 		log.ServeHTTP(w, r.WithContext(ctx))

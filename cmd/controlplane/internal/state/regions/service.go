@@ -50,7 +50,7 @@ type Service struct {
 	store   *Store
 	feed    *statesync.Server
 	gate    agents.Gate
-	opened  opened
+	opened  agents.Streams
 	refused refusals
 	logger  *slog.Logger
 	sent    *prometheus.CounterVec

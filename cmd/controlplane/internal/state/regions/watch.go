@@ -103,7 +103,7 @@ func watch[T any, P message[T]](
 		}
 		cursor.Epoch = page.Epoch
 	}
-	ctx, closed := s.opened.open(ctx)
+	ctx, closed := s.opened.Open(ctx)
 	defer closed()
 	defer s.streaming(c.Scope, collection)()
 	sent := sent{

@@ -119,6 +119,6 @@ func LogRoute(path, name, summary string) adminapi.Route {
 		},
 		Answers: map[int]any{http.StatusOK: statesync.Frame{}},
 	}}
-	return route.Refuses(http.StatusNotFound, "unknown_scope").Refuses(http.StatusGone, "resync_required").Refuses(http.StatusTooManyRequests, "too_many_requests").
-		Refuses(http.StatusServiceUnavailable, "end", "unavailable")
+	return route.Refuses(http.StatusNotFound, "unknown_scope").Refuses(http.StatusGone, "resync_required").
+		Refuses(http.StatusTooManyRequests, "too_many_requests").Refuses(http.StatusServiceUnavailable, "end", "unavailable")
 }

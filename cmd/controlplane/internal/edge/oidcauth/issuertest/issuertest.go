@@ -191,7 +191,8 @@ func answer(w http.ResponseWriter, status int, body any) {
 func (i *Issuer) configuration(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]any{
 		"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token",
-		"device_authorization_endpoint": i.URL + "/device", "revocation_endpoint": i.URL + "/revoke", "scopes_supported": []string{"openid", "profile", "groups"},
+		"device_authorization_endpoint": i.URL + "/device", "revocation_endpoint": i.URL + "/revoke",
+		"scopes_supported":                      []string{"openid", "profile", "groups"},
 		"id_token_signing_alg_values_supported": []string{"ES256"},
 	})
 }

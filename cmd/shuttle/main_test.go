@@ -256,7 +256,7 @@ func (s *system) kubectl(tb testing.TB, args ...string) string {
 // TestTheProgramsTogether runs both programs as their users do: the agent as
 // the service account that its own manifests make. A service that an older
 // control plane took, and that is invalid now, is rejected alone, and the
-// control plane shows why.
+// control plane shows why. The agent hears of it by its stream, which it opens again.
 func TestTheProgramsTogether(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, 1)
@@ -271,7 +271,8 @@ func TestTheProgramsTogether(t *testing.T) {
 	)
 	control.do(t, http.MethodPut, path+badID+"/production", `{"service_name":"bad","image":"example.com/bad:1","replicas":1}`)
 
-	agent := s.startAgent(t, control)
+	// Nothing comes with the ticker but the first state.
+	agent := s.startAgent(t, control, "STARFORM_TRANSPORT=stream", "STARFORM_RECONCILE_INTERVAL=1h")
 	await.Eventually(t, `states[goodID].Phase == "Healthy" && states[goodID].Ready == 2 && states[badID].Phase == "Healthy"`, func() bool {
 		states := control.services(t)
 		return states[goodID].Phase == "Healthy" && states[goodID].Ready == 2 && states[badID].Phase == "Healthy"

@@ -65,7 +65,7 @@ func (s *server) source(t *testing.T) *stream.Source {
 	return &stream.Source{Client: control.New(c, nil, s.liar.Before(s.Direct())), Collection: stream.Sentinels}
 }
 
-// put has sentinels in a state.
+// put has sentinels in a state, and waits until the log has them: a list of some of them is whole, too.
 func (s *server) put(t *testing.T, state string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -75,6 +75,7 @@ func (s *server) put(t *testing.T, state string, names ...string) {
 		_, err = s.Regions.PutSentinel(t.Context(), region, m.GetSentinelId(), controlplanetest.Want{State: state, Spec: spec})
 		require.NoError(t, err)
 	}
+	synctest.Wait()
 }
 
 func (s *server) want(t *testing.T, names ...string) {

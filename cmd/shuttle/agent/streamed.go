@@ -57,7 +57,6 @@ type streamed struct {
 	logger  *slog.Logger
 	streams *reconcile.Loop // a pass is one stream
 	look    func()          // triggers a pass of Reconcile
-	failing bool            // the last pull failed
 
 	mu    sync.Mutex
 	named string    // version of the last proven frame of an open stream; empty: there is none
@@ -123,12 +122,7 @@ func (s *streamed) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	if named != "" && since < silence && s.puller.desired.has(named) {
 		return reconcile.Result{}, nil
 	}
-	result, err := s.puller.Reconcile(ctx)
-	if err == nil && s.failing && named == "" {
-		s.streams.Trigger() // Starbase is back, or takes another token
-	}
-	s.failing = err != nil
-	return result, err
+	return s.puller.Reconcile(ctx)
 }
 
 // version returns the version of Starbase, empty if the stream has not proven it.
@@ -141,18 +135,14 @@ func (s *streamed) version(replica *statesync.Replica) (version string) {
 	return version
 }
 
-// note takes the version that Starbase names now. Another one than before is a reason to look, or to act on the
-// state that it confirms.
+// note takes the version that Starbase names now. Another one than before and than the accepted one is a reason to
+// look.
 func (s *streamed) note(version string) {
 	s.mu.Lock()
 	other := version != s.named
 	s.named, s.heard = version, time.Now()
 	s.mu.Unlock()
-	switch confirmed := s.puller.desired.named(version); {
-	case version == "" || !other:
-	case confirmed:
-		s.puller.changed()
-	default:
+	if confirmed := s.puller.desired.named(version); other && version != "" && !confirmed {
 		s.look()
 	}
 }

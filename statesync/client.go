@@ -267,17 +267,13 @@ func (c *Client) do(ctx context.Context, client *http.Client, method, scope, res
 		return nil, fmt.Errorf("read the answer %s: %w", response.Status, err)
 	}
 	var told failure
-	if json.Unmarshal(text, &told) != nil || told.Error.Code == "" {
-		// The answer is not the server's, but a proxy's. Its 404 proves nothing about
-		// the scope.
-		if response.StatusCode == http.StatusUnauthorized {
-			return nil, fmt.Errorf("%w: %s", ErrUnauthenticated, response.Status)
-		}
-		return nil, fmt.Errorf("unexpected answer %s", response.Status)
+	if json.Unmarshal(text, &told) == nil && told.Error.Code != "" {
+		err = told.Error.err()
+	} else { // not the server's answer, but a proxy's: its 404 proves nothing about the scope
+		err = fmt.Errorf("unexpected answer %s", response.Status)
 	}
-	err = told.Error.err()
 	if response.StatusCode == http.StatusUnauthorized && !errors.Is(err, ErrUnauthenticated) {
-		err = fmt.Errorf("%w: %w", ErrUnauthenticated, err) // of a program before the Handler
+		err = fmt.Errorf("%w: %w", ErrUnauthenticated, err) // of a proxy, or of the program before its Handler
 	}
 	return nil, err
 }

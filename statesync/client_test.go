@@ -76,6 +76,16 @@ func TestTheWordOfAProxyIsNotThatOfTheServer(t *testing.T) {
 	}
 }
 
+func TestTheWordOfTheProgramBeforeTheHandlerIsHeard(t *testing.T) {
+	c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"error":{"code":"token_expired","message":"the token has ended"}}`)
+	})
+	err := watchOnce(t, c)
+	require.ErrorIs(t, err, statesync.ErrUnauthenticated)
+	require.ErrorContains(t, err, "the token has ended")
+}
+
 func TestARedirectDoesNotGetTheCredential(t *testing.T) {
 	thief := make(chan struct{}, 1)
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { thief <- struct{}{} }))

@@ -187,6 +187,7 @@ func TestAListIsProvenAndThenFollowed(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.Regions.PutPolicy(t.Context(), region, "p", controlplanetest.Want{State: "running", Spec: spec})
 		require.NoError(t, err)
+		synctest.Wait()
 		f := follow(t, s.source(t))
 		eventually(t, "the list is complete", f.complete)
 		snapshot, _ := f.Complete()

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -196,19 +197,20 @@ func TestAStreamThatIsWrongIsNoStream(t *testing.T) {
 	t.Parallel()
 	simtest.Histories(t, simulated(t, func(p *starbaseWorld, s *simtest.Scenario) {
 		const each = 8 * time.Minute
-		var now *wrongStream
+		var now atomic.Pointer[wrongStream]
 		var phase context.Context
 		var end context.CancelFunc
 		p.transport = "stream"
 		p.stands = func(r *http.Request) (*http.Response, error) {
-			if now == nil || path.Base(r.URL.Path) != "items" {
+			wrong := now.Load()
+			if wrong == nil || path.Base(r.URL.Path) != "items" {
 				return nil, nil //nolint:nilnil // the control plane answers
 			}
 			version, err := p.plane.Clusters.Version(r.Context(), clusterID)
 			must(err)
 			ctx, cancel := context.WithCancel(phase)
 			context.AfterFunc(r.Context(), cancel)
-			return now.answer(r.WithContext(ctx), version), nil
+			return wrong.answer(r.WithContext(ctx), version), nil
 		}
 		at := func(n int) string { return servicePathOf(1, n, productionOf) }
 		start := s.Start
@@ -230,8 +232,8 @@ func TestAStreamThatIsWrongIsNoStream(t *testing.T) {
 				name := all[n].name
 				w.After(begin+time.Minute, func() {
 					p.log.Reset()
-					now = &all[n]
 					phase, end = context.WithCancel(context.Background())
+					now.Store(&all[n])
 					p.plane.Cut()
 					// The state of now lacks what is there: a few confirmations would have it deleted.
 					p.plane.Vanish(at(1), "DELETE FROM services WHERE service_id = '"+uuid(11)+"'")
@@ -254,7 +256,7 @@ func TestAStreamThatIsWrongIsNoStream(t *testing.T) {
 					w.Within(tick, name+": a change comes with the ticker", right)
 				})
 				w.After(begin+6*time.Minute+10*time.Second, func() {
-					now = nil
+					now.Store(nil)
 					end()
 				})
 				w.After(begin+7*time.Minute+20*time.Second, func() {

@@ -35,6 +35,7 @@ func TestALiarTellsWhatItIsToldAndItsFaults(t *testing.T) {
 		plane := planes.Next()
 		plane.Start()
 		defer plane.Close()
+		synctest.Wait() // until the log has both: a list of one of them is whole, too
 		token, err := os.ReadFile(plane.TokenFile())
 		require.NoError(t, err)
 		var liar controltest.Liar

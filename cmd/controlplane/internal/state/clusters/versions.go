@@ -144,7 +144,7 @@ func (v *versions) Start(ctx context.Context) error {
 	}
 }
 
-// look ends the waits for positions that are not those of now. It asks nothing if there are none.
+// look reads the versions, and ends each wait whose position differs. Without a wait it reads nothing.
 func (v *versions) look(ctx context.Context) {
 	v.mu.Lock()
 	waiting := len(v.waits)

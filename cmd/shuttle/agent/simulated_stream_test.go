@@ -40,6 +40,19 @@ func (a *asked) take(name string) (n int) {
 	return n
 }
 
+// withTwo has a world begin with two services, and returns their paths, and whether the cluster is as wanted.
+func (p *starbaseWorld) withTwo(s *simtest.Scenario) (at func(n int) string, right func(*simtest.World) bool) {
+	at = func(n int) string { return servicePathOf(1, n, productionOf) }
+	start := s.Start
+	s.Start = func(w *simtest.World) {
+		start(w)
+		p.putProject(1)
+		p.putWeb(at(0), 1)
+		p.putWeb(at(1), 1)
+	}
+	return at, func(w *simtest.World) bool { return objects().Unlike(w, p.wanted()) == nil }
+}
+
 // TestAStreamNamesAChangeAtOnce has changes applied within a second, with one pull each. At rest there is
 // no request but for the stream itself, which Starbase ends after half an hour, and perhaps a pull until there is another.
 func TestAStreamNamesAChangeAtOnce(t *testing.T) {
@@ -51,15 +64,7 @@ func TestAStreamNamesAChangeAtOnce(t *testing.T) {
 			seen.note(r)
 			return nil, nil //nolint:nilnil // the control plane answers
 		}
-		path := func(n int) string { return servicePathOf(1, n, productionOf) }
-		start := s.Start
-		s.Start = func(w *simtest.World) {
-			start(w)
-			p.putProject(1)
-			p.putWeb(path(0), 1)
-			p.putWeb(path(1), 1)
-		}
-		right := func(w *simtest.World) bool { return objects().Unlike(w, p.wanted()) == nil }
+		path, right := p.withTwo(s)
 		s.Edit = func(w *simtest.World) {
 			for n := range 20 { // at all phases of the ticker
 				w.After(2*time.Minute+time.Duration(n)*41*time.Second, func() {
@@ -172,7 +177,11 @@ func wrongStreams() []wrongStream {
 		{"a redirect", with(302, "text/plain", ""), "302 Found to https://login.example.net", false},
 		{"another API", with(200, isJSON, `{"version":"1","services":[]}`), "frame: json: cannot unmarshal", false},
 		{"nothing", with(200, isJSON, ""), "unexpected EOF", false},
-		{"an older control plane", with(404, isJSON, `{"error":{"code":"unknown_path","message":"there is nothing at this path"}}`), "nothing at this path", false},
+		{
+			"an older control plane",
+			with(404, isJSON, `{"error":{"code":"unknown_path","message":"there is nothing at this path"}}`),
+			"nothing at this path", false,
+		},
 		{"405", with(405, "text/plain", "no"), "unexpected answer", false},
 		{"501", with(501, "text/plain", "no"), "unexpected answer", false},
 		{"403", with(403, isJSON, `{"error":{"code":"forbidden","message":"the token belongs to another cluster"}}`), "another cluster", false},
@@ -185,7 +194,9 @@ func wrongStreams() []wrongStream {
 		{"another digest", frames(func(current string) (string, string) {
 			return framesOf(clusterID, current, statesync.Digest{1})
 		}), "", false},
-		{"another cluster", frames(func(current string) (string, string) { return framesOf(uuid(4242), current, statesync.Digest{}) }), "", false},
+		{"another cluster", frames(func(current string) (string, string) {
+			return framesOf(uuid(4242), current, statesync.Digest{})
+		}), "", false},
 		{"another version", frames(func(string) (string, string) { return framesOf(clusterID, "e-7.older", statesync.Digest{}) }), "", false},
 	}
 }
@@ -212,15 +223,7 @@ func TestAStreamThatIsWrongIsNoStream(t *testing.T) {
 			context.AfterFunc(r.Context(), cancel)
 			return wrong.answer(r.WithContext(ctx), version), nil
 		}
-		at := func(n int) string { return servicePathOf(1, n, productionOf) }
-		start := s.Start
-		s.Start = func(w *simtest.World) {
-			start(w)
-			p.putProject(1)
-			p.putWeb(at(0), 1)
-			p.putWeb(at(1), 1)
-		}
-		right := func(w *simtest.World) bool { return objects().Unlike(w, p.wanted()) == nil }
+		at, right := p.withTwo(s)
 		deployments := func(w *simtest.World) int { return len(w.Objects("deployments.apps")) }
 		all := wrongStreams()
 		if testing.Short() {
@@ -245,7 +248,8 @@ func TestAStreamThatIsWrongIsNoStream(t *testing.T) {
 					if got := deployments(w); got != 2 && !all[n].names {
 						w.Blame("%s: %d Deployments without a confirmation", name, got)
 					}
-					if said := strings.Count(p.log.String(), "stream of versions: pulling until there is one"); all[n].says != "" && (said != 1 || !strings.Contains(p.log.String(), all[n].says)) {
+					said := strings.Count(p.log.String(), "stream of versions: pulling until there is one")
+					if says := all[n].says; says != "" && (said != 1 || !strings.Contains(p.log.String(), says)) {
 						w.Blame("%s: the log says it %d times, want once and %q:\n%s", name, said, all[n].says, p.log.String())
 					}
 					p.putWeb(at(1), 1)
@@ -266,6 +270,7 @@ func TestAStreamThatIsWrongIsNoStream(t *testing.T) {
 			}
 		}
 		s.Bounds, s.Prompt = nil, true
-		s.Edits, s.Settle, s.Rest, s.Histories, s.Disturbances = 1, 2*time.Minute+time.Duration(len(all))*each, time.Minute, 1, []applytest.Disturbance{}
+		s.Edits, s.Settle, s.Rest, s.Histories = 1, 2*time.Minute+time.Duration(len(all))*each, time.Minute, 1
+		s.Disturbances = []applytest.Disturbance{}
 	}))
 }

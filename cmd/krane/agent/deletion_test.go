@@ -118,6 +118,8 @@ func limit(b *bench) {
 	require.NoError(b, b.approve(digest))
 	b.eventually("four may go", func() bool { return fmt.Sprint(b.names(replicaSets, "deployment")) == "[web young-0]" })
 	b.eventually("nothing is held", func() bool { _, count := b.held(); return count == 0 })
+	b.pause(30 * time.Second)
+	require.True(b, b.exists(replicaSets, "young-0"), "an approval is no list")
 	require.Len(b, b.deletes(), 4)
 	b.deleteSets("young-0")
 	b.plantOurs(4, "more")

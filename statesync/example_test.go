@@ -34,7 +34,7 @@ func Example() {
 		Source: &statesync.Client{URL: web.URL},
 		Scope:  "eu",
 		Handle: func(_ context.Context, item statesync.Item) error {
-			handled <- fmt.Sprintf("%s at version %d, deleted: %t %s", item.Key, item.Version, item.Deleted, item.Value)
+			handled <- fmt.Sprintf("%s at version %d, deleted: %t %s", item.Key, item.Version, item.Deleted, string(item.Value))
 			return nil
 		},
 	}

@@ -8,7 +8,7 @@ WORK = GOWORK='$(CURDIR)/go.work'
 ALONE = GOWORK=off
 # The modules of go.work beside the root. While one has no package yet, it is
 # passed over.
-NESTED = cmd cloud/aws statesync/sqlstore reconcile/controllerruntime reconcile/operatormetrics reconcile/simtest/upstream examples
+NESTED = cmd cloud/aws statesync/sqlstore reconcile/controllerruntime reconcile/operatormetrics reconcile/tracing reconcile/simtest/upstream examples
 # The race detector needs a C compiler; without one the tests run without it.
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # A go that is too old, and may not fetch a newer one, says so, but not what to do.

@@ -41,6 +41,8 @@ type feed struct {
 	asking chan struct{}
 	// hasten holds at most one request to retry a failed log soon.
 	hasten chan struct{}
+	// onRead is the server's OnRead, or nil.
+	onRead func(scope string, page Page)
 
 	// The server's mutex guards the rest: the number of streams now, and ever.
 	streams int
@@ -53,6 +55,7 @@ var errBroken = errors.New("log breaks its contract")
 
 // run reads the log until ctx ends. It returns ctx.Err() or the error of the log.
 func (f *feed) run(ctx context.Context) error {
+	listed := false // everything was read once, so what comes is new
 	for {
 		f.mu.RLock()
 		at, read, mark := f.state.Position, f.read, f.mark
@@ -67,15 +70,20 @@ func (f *feed) run(ctx context.Context) error {
 		}
 		if lost {
 			f.forget(page.Position)
+			listed = false
 			continue
 		}
 		again, err := f.take(page, at)
 		if err != nil {
 			return err
 		}
+		if listed = listed && (f.read > 0 || !again); listed && len(page.Items) > 0 && f.onRead != nil {
+			f.onRead(f.scope, page)
+		}
 		if again {
 			continue
 		}
+		listed = true
 		if err := f.log.Wait(ctx, f.scope, page.Position); err != nil {
 			return err
 		}

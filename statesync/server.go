@@ -33,6 +33,10 @@ type Server struct {
 	// Linger is how long a scope stays in memory after its last stream. Default
 	// one minute.
 	Linger time.Duration
+	// OnRead is called with each page of changes that were committed after the scope was
+	// first read, once in this process, at the moment at which its streams get them: for
+	// traces and metrics. It must not block, change the items, or keep them. Default nil: no call.
+	OnRead func(scope string, changes Page)
 	// Logger gets failures. Default nil: no log.
 	Logger *slog.Logger
 
@@ -204,6 +208,7 @@ func (s *Server) join(ctx context.Context, scope string) (f *feed, stopping <-ch
 			changed: make(chan struct{}),
 			asking:  make(chan struct{}, 1),
 			hasten:  make(chan struct{}, 1),
+			onRead:  s.OnRead,
 		}
 		s.feeds[scope] = f
 		s.launch(f)

@@ -86,6 +86,10 @@ type Operator[T metav1.Object] struct {
 	Instance string
 	// OnPass is called after each pass. Default nil.
 	OnPass func(reconcile.KeyPass[types.NamespacedName])
+	// Around is called in place of each pass, and calls pass once, with ctx or one that is made of
+	// it: the requests of the pass have that one. It returns what pass returns. For traces.
+	// Default nil.
+	Around func(ctx context.Context, key types.NamespacedName, pass reconcile.Func) (reconcile.Result, error)
 	// Logger receives what fails. Default nil, which is silent.
 	Logger *slog.Logger
 
@@ -287,6 +291,11 @@ func (w *work[T]) watchObjects(client dynamic.Interface, metadataClient metadata
 	c.Kind, c.IgnoreStatus, c.Source = kube.Kind{Resource: o.resource(), Namespace: o.Namespace}, true, o.Source
 	c.Referenced, c.References, c.ReferencesOf = o.Referenced, o.References, o.ReferencesOf
 	c.Workers, c.OnPass, c.Reconcile = cmp.Or(o.Workers, 8), o.OnPass, w.reconcile
+	if o.Around != nil {
+		c.Reconcile = func(ctx context.Context, key types.NamespacedName, object T) (reconcile.Result, error) {
+			return o.Around(ctx, key, func(ctx context.Context) (reconcile.Result, error) { return w.reconcile(ctx, key, object) })
+		}
+	}
 }
 
 // watchChildren sets up the one view of the children of all objects: what it shows starts a

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
@@ -170,7 +171,17 @@ func TestAnOperatorOnARealServer(t *testing.T) {
 		Logger:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	s.operator = o
+	var passes, around atomic.Int32
+	type trace struct{}
+	o.OnPass = func(reconcile.KeyPass[types.NamespacedName]) { passes.Add(1) }
+	o.Around = func(ctx context.Context, key types.NamespacedName, pass reconcile.Func) (reconcile.Result, error) {
+		around.Add(1)
+		return pass(context.WithValue(ctx, trace{}, key))
+	}
 	o.Children = func(ctx context.Context, site *Site) ([]operator.Object, error) {
+		if key := ctx.Value(trace{}); key != (types.NamespacedName{Namespace: site.Namespace, Name: site.Name}) {
+			return nil, fmt.Errorf("the pass has the context of %v", key)
+		}
 		if site.Spec.Mode == "themed" {
 			return s.themed(site)
 		}
@@ -186,6 +197,7 @@ func TestAnOperatorOnARealServer(t *testing.T) {
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-done)
+		require.Equal(t, passes.Load(), around.Load(), "Around is called for each pass")
 	})
 	await.Eventually(t, "it is synced", func() bool { ok, err := o.Synced(); return ok && err == nil })
 	require.EqualError(t, o.Start(t.Context()), "operator: site-operator is running already")

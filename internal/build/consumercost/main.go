@@ -24,7 +24,7 @@ const trueup = "github.com/seed-9e1ffd66/trueup"
 
 // nested are the folders of modules of this repository that a consumer may require.
 func nested() []string {
-	return []string{"", "/reconcile/controllerruntime", "/reconcile/operatormetrics"}
+	return []string{"", "/reconcile/controllerruntime", "/reconcile/operatormetrics", "/reconcile/tracing"}
 }
 
 // manager are the packages that an operator on controller-runtime imports.

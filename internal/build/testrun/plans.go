@@ -18,7 +18,7 @@ import (
 func workspace() []string {
 	return []string{
 		"./...", "./cloud/aws/...", "./cmd/...", "./examples/...",
-		"./reconcile/controllerruntime/...", "./reconcile/operatormetrics/...",
+		"./reconcile/controllerruntime/...", "./reconcile/operatormetrics/...", "./reconcile/tracing/...",
 		"./reconcile/simtest/upstream/...", "./statesync/sqlstore/...",
 	}
 }

@@ -4,6 +4,10 @@ SHELL = /bin/sh
 GO ?= go
 FUZZTIME ?= 30s
 
+# Without the folder of the checkout in what is compiled, a second clone finds all of it in the cache, and
+# Kubernetes, which is built so, shares what it has in common with the tests.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
+
 WORK = GOWORK='$(CURDIR)/go.work'
 ALONE = GOWORK=off
 # The modules of go.work beside the root. While one has no package yet, it is

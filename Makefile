@@ -105,7 +105,7 @@ tidy: ## Run go mod tidy in every module
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.
-generate: ## Generate the code of the .proto files, the definitions of AgentJobs, NodePools and Applications, the charts' copies of these, the bases below deploy, and the lists of metrics
+generate: ## Generate the code of the .proto files, the definitions of AgentJobs, NodePools and Applications, the charts' copies of these, the bases and charts below deploy, and the lists of metrics
 	$(WORK) $(GO) test -count=1 ./cmd/api/ctrl -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob/internal/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob -update

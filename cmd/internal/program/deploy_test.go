@@ -14,7 +14,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
-var update = flag.Bool("update", false, "write the bases below deploy")
+var update = flag.Bool("update", false, "write the bases and charts below deploy")
 
 // bases is the folder of the kustomize bases, one for each program.
 const bases = "../../../deploy"
@@ -32,15 +32,9 @@ func (h habit) base(t *testing.T, path, name string, flags ...string) string {
 	code, stdout, stderr := call(t, path, slices.Concat([]string{"manifests"}, h.needed, flags)...)
 	require.Zero(t, code, stderr)
 	dir := filepath.Join(bases, name)
-	for file, want := range map[string]string{"kustomization.yaml": baseText, "manifests.yaml": "# Made by: make generate\n" + stdout} {
-		file = filepath.Join(dir, file)
-		if *update {
-			require.NoError(t, os.MkdirAll(dir, 0o755))
-			require.NoError(t, os.WriteFile(file, []byte(want), 0o644)) //nolint:gosec // for everybody to read
-		}
-		have, err := os.ReadFile(file)
-		require.NoError(t, err, "run make generate")
-		require.Equal(t, want, string(have), "run make generate")
+	upToDate(t, dir, map[string]string{"kustomization.yaml": baseText, "manifests.yaml": "# Made by: make generate\n" + stdout})
+	if h.name != "agentjob" { // it has a chart of its own
+		upToDate(t, filepath.Join(charts, name), h.chart(t, name, stdout))
 	}
 	return dir
 }
@@ -93,6 +87,7 @@ func TestEachBaseIsOfAProgram(t *testing.T) {
 	for _, h := range habits(t) {
 		want = slices.Concat(want, []string{h.name}, slices.Collect(maps.Keys(h.bases)))
 	}
+	want = append(want, filepath.Base(charts))
 	entries, err := os.ReadDir(bases)
 	require.NoError(t, err)
 	for _, entry := range entries {

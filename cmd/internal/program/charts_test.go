@@ -1,0 +1,388 @@
+package program_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+)
+
+// charts is the folder of the Helm charts that are made of the bases. The agent-run operator has one of
+// its own.
+const charts = bases + "/charts"
+
+// In a Deployment these stand where the chart has a template.
+const (
+	imageMark, envMark, resourcesMark, podMark = "CHART_IMAGE", "CHART_ENV", "CHART_RESOURCES", "CHART_POD"
+	labelsMark, annotationsMark                = "CHART_LABELS", "CHART_ANNOTATIONS"
+)
+
+const podTemplate = `{{- with .Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}`
+
+const envTemplate = `
+        {{- range $name, $value := .Values.settings }}
+        {{- if eq (toString $value) "" }}{{ fail (printf "settings.%s: is required" $name) }}{{ end }}
+        - name: {{ $name }}
+          value: {{ tpl (toString $value) $ | quote }}
+        {{- end }}
+        {{- with .Values.env }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}`
+
+const valuesText = `# What "helm install" is told with --set or --values.
+
+image:
+  repository: %s
+  # Empty: the appVersion of the chart.
+  tag: ""
+  pullPolicy: IfNotPresent
+# Secrets to pull the image with: [{name: registry}].
+imagePullSecrets: []
+
+# Settings by their variables, which "%s --help" lists. One that is empty here must be given.
+# GOMEMLIMIT is nine tenths of the limit of memory. null takes a setting away.
+%s
+# Further variables, as in a container: [{name: N, valueFrom: {secretKeyRef: {name: S, key: K}}}].
+env: []
+
+%s
+podAnnotations: {}
+podLabels: {}
+nodeSelector: {}
+tolerations: []
+affinity: {}
+priorityClassName: ""
+`
+
+// chart is the Helm chart of a base, file by file.
+func (h habit) chart(t *testing.T, name, manifests string) map[string]string {
+	t.Helper()
+	var templates, definitions []string
+	var values string
+	namespace := regexp.MustCompile(`(?m)^  namespace: (\S+)$`).FindStringSubmatch(manifests)[1]
+	released := func(text string) string {
+		return regexp.MustCompile(`\b`+regexp.QuoteMeta(namespace)+`\b`).ReplaceAllString(text, "{{ .Release.Namespace }}")
+	}
+	for text := range strings.SplitSeq(manifests, "\n---\n") {
+		text = strings.TrimPrefix(strings.TrimSpace(text), "---\n")
+		var o unstructured.Unstructured
+		require.NoError(t, yaml.Unmarshal([]byte(text), &o.Object))
+		switch o.GetKind() {
+		case "Namespace": // helm install --create-namespace makes it
+		case "CustomResourceDefinition":
+			// A release that is uninstalled leaves the objects of its users.
+			annotations := o.GetAnnotations()
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+			annotations["helm.sh/resource-policy"] = "keep"
+			o.SetAnnotations(annotations)
+			definition, err := yaml.Marshal(o.Object)
+			require.NoError(t, err)
+			definitions = append(definitions, string(definition))
+		case "Deployment":
+			var template string
+			template, values = h.deployment(t, o, released)
+			templates = append(templates, template)
+		default:
+			require.NotContains(t, text, "{{")
+			templates = append(templates, released(text)+"\n")
+		}
+	}
+	require.NotEmpty(t, values)
+	files := map[string]string{
+		"Chart.yaml": fmt.Sprintf(`apiVersion: v2
+name: %s
+description: The program %s of trueup, as "%s manifests" prints it.
+type: application
+version: 0.1.0
+appVersion: latest
+kubeVersion: ">=1.31.0-0"
+sources:
+- https://github.com/seed-9e1ffd66/trueup
+`, name, h.name, h.name),
+		"values.yaml":              values,
+		"templates/manifests.yaml": strings.Join(templates, "---\n"),
+	}
+	if len(definitions) > 0 {
+		// No template: the text of a definition may contain what looks like one.
+		files["files/definitions.yaml"] = strings.Join(definitions, "---\n")
+		files["templates/definitions.yaml"] = `{{ .Files.Get "files/definitions.yaml" }}` + "\n"
+	}
+	return files
+}
+
+// deployment is the template of a Deployment, and the values that go into it.
+func (h habit) deployment(t *testing.T, o unstructured.Unstructured, released func(string) string) (template, values string) {
+	t.Helper()
+	var d appsv1.Deployment
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d))
+	container := d.Spec.Template.Spec.Containers[0]
+	settings := map[string]string{}
+	var fixed []any
+	for _, v := range container.Env {
+		if v.ValueFrom == nil {
+			settings[v.Name] = released(v.Value)
+			// What the manifests ask for has an example there, and no default here.
+			if slices.Contains(h.needed, v.Value) {
+				settings[v.Name] = ""
+			}
+			continue
+		}
+		from, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v)
+		require.NoError(t, err)
+		fixed = append(fixed, from)
+	}
+	spec, _, err := unstructured.NestedMap(o.Object, "spec", "template", "spec")
+	require.NoError(t, err)
+	first := spec["containers"].([]any)[0].(map[string]any)
+	resources, repository := first["resources"], strings.TrimSuffix(container.Image, ":latest")
+	require.NotEqual(t, container.Image, repository)
+	first["image"], first["imagePullPolicy"], first["env"], first["resources"] = imageMark, "{{ .Values.image.pullPolicy }}", envMark, resourcesMark
+	spec["AAA"] = podMark // the first key
+	require.NoError(t, unstructured.SetNestedMap(o.Object, spec, "spec", "template", "spec"))
+	require.NoError(t, unstructured.SetNestedField(o.Object, labelsMark, "spec", "template", "metadata", "labels", "zzz"))
+	require.NoError(t, unstructured.SetNestedField(o.Object, annotationsMark, "spec", "template", "metadata", "annotations"))
+	text := released(marshal(t, o.Object))
+
+	env := "env:"
+	if len(fixed) > 0 {
+		env += "\n" + strings.TrimSuffix(indented(released(marshal(t, fixed)), "        "), "\n")
+	}
+	for _, replace := range [][2]string{
+		{`AAA: ` + podMark, podTemplate},
+		{"env: " + envMark, env + envTemplate},
+		{imageMark, `"{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"`},
+		{"'{{ .Values.image.pullPolicy }}'", "{{ .Values.image.pullPolicy }}"},
+		{"resources: " + resourcesMark, "resources:\n          {{- toYaml .Values.resources | nindent 10 }}"},
+		{"zzz: " + labelsMark, "{{- with .Values.podLabels }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}"},
+		{
+			"annotations: " + annotationsMark,
+			"{{- with .Values.podAnnotations }}\n      annotations:\n        {{- toYaml . | nindent 8 }}\n      {{- end }}",
+		},
+	} {
+		require.Equal(t, 1, strings.Count(text, replace[0]), "%s in %s", replace[0], text)
+		text = strings.Replace(text, replace[0], replace[1], 1)
+	}
+	return text, fmt.Sprintf(valuesText, repository, h.name,
+		marshal(t, map[string]any{"settings": settings}), marshal(t, map[string]any{"resources": resources}))
+}
+
+func marshal(t *testing.T, value any) string {
+	t.Helper()
+	text, err := yaml.Marshal(value)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func indented(text, by string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(by + line)
+	}
+	return b.String()
+}
+
+// upToDate compares a folder with these files, and with -update writes them.
+func upToDate(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for file, want := range files {
+		file = filepath.Join(dir, file)
+		if *update {
+			require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			require.NoError(t, os.WriteFile(file, []byte(want), 0o644)) //nolint:gosec // for everybody to read
+		}
+		have, err := os.ReadFile(file)
+		require.NoError(t, err, "run make generate")
+		require.Equal(t, want, string(have), "run make generate")
+	}
+}
+
+// TestEachChartMakesWhatItsBaseHas: with the values of the base, in its namespace, Helm renders the same
+// objects; what a chart is told is where it belongs; what is required is named.
+func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
+	t.Parallel()
+	entries, err := os.ReadDir(charts)
+	require.NoError(t, err)
+	require.Len(t, entries, 6)
+	for _, entry := range entries {
+		t.Run(entry.Name(), func(t *testing.T) {
+			t.Parallel()
+			base, err := os.ReadFile(filepath.Join(bases, entry.Name(), "manifests.yaml"))
+			require.NoError(t, err)
+			want := objects(t, string(base))
+			var namespace string
+			args := []string{"template", "r", filepath.Join(charts, entry.Name())}
+			var needed []string
+			for name, o := range want {
+				if o.GetKind() == "Namespace" {
+					namespace = o.GetName()
+					delete(want, name)
+				}
+			}
+			for _, v := range containerOf(t, want).Env {
+				if v.ValueFrom == nil && strings.Contains(valuesOf(t, entry.Name()), "  "+v.Name+": \"\"\n") {
+					needed = append(needed, v.Name)
+					args = append(args, "--set-string", "settings."+v.Name+"="+v.Value)
+				}
+			}
+			args = append(args, "--namespace", namespace)
+			out, err := helm(t, args...)
+			require.NoError(t, err)
+			have := objects(t, out)
+			require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have)))
+			for name := range want {
+				if want[name].GetKind() == "CustomResourceDefinition" {
+					require.Equal(t, "keep", have[name].GetAnnotations()["helm.sh/resource-policy"])
+					annotations := have[name].GetAnnotations()
+					delete(annotations, "helm.sh/resource-policy")
+					have[name].SetAnnotations(annotations)
+				}
+				if want[name].GetKind() == "Deployment" {
+					require.Equal(t, variables(t, want), variables(t, have))
+					for _, o := range []*unstructured.Unstructured{want[name], have[name]} {
+						container := o.Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+						delete(container, "env")
+						delete(container, "imagePullPolicy")
+					}
+				}
+				require.Equal(t, want[name].Object, have[name].Object, name)
+			}
+
+			out, err = helm(t, append(args, "--set", "image.tag=v1,podLabels.team=a,podAnnotations.x=y,nodeSelector.pool=p,priorityClassName=high",
+				"--set", "imagePullSecrets[0].name=registry,tolerations[0].operator=Exists,env[0].name=MORE", "--set-string", "env[0].value=1",
+				"--set", "resources.limits.memory=1Gi,settings.GOMEMLIMIT=null")...)
+			require.NoError(t, err)
+			told := objects(t, out)
+			d := deploymentOf(t, told)
+			container := containerOf(t, told)
+			require.Regexp(t, ":v1$", container.Image)
+			require.Equal(t, "1Gi", container.Resources.Limits.Memory().String())
+			require.Equal(t, "1", variables(t, told)["MORE"])
+			require.NotContains(t, variables(t, told), "GOMEMLIMIT")
+			pod := d.Spec.Template
+			require.Equal(t, "a", pod.Labels["team"])
+			require.Equal(t, "y", pod.Annotations["x"])
+			require.Equal(t, []any{"p", "high", "registry", 1}, []any{
+				pod.Spec.NodeSelector["pool"], pod.Spec.PriorityClassName, pod.Spec.ImagePullSecrets[0].Name, len(pod.Spec.Tolerations),
+			})
+			if len(needed) > 0 {
+				_, err = helm(t, "template", "r", filepath.Join(charts, entry.Name()))
+				slices.Sort(needed)
+				require.ErrorContains(t, err, "settings."+needed[0]+": is required")
+			}
+			elsewhere, err := helm(t, append(args, "--namespace", "elsewhere")...)
+			require.NoError(t, err)
+			require.NotContains(t, elsewhere, namespace)
+			_, err = helm(t, append([]string{"lint", "--strict"}, args[2:]...)...)
+			require.NoError(t, err)
+		})
+	}
+}
+
+func valuesOf(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(charts, name, "values.yaml"))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// objects are those of a stream of YAML, by kind and name.
+func objects(t *testing.T, stream string) map[string]*unstructured.Unstructured {
+	t.Helper()
+	found := map[string]*unstructured.Unstructured{}
+	for text := range strings.SplitSeq("\n"+stream, "\n---\n") {
+		o := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(text), &o.Object))
+		if len(o.Object) > 0 {
+			found[o.GetKind()+" "+o.GetName()] = o
+		}
+	}
+	return found
+}
+
+func deploymentOf(t *testing.T, all map[string]*unstructured.Unstructured) (d appsv1.Deployment) {
+	t.Helper()
+	for _, o := range all {
+		if o.GetKind() == "Deployment" {
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &d, true))
+		}
+	}
+	require.Len(t, d.Spec.Template.Spec.Containers, 1)
+	return d
+}
+
+// variables are the environment of a program; what comes from elsewhere is printed.
+func variables(t *testing.T, all map[string]*unstructured.Unstructured) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, v := range containerOf(t, all).Env {
+		found[v.Name] = v.Value
+		if v.ValueFrom != nil {
+			found[v.Name] = v.ValueFrom.String()
+		}
+	}
+	return found
+}
+
+// helm runs helm, and returns its standard output; its standard error is in the error.
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long: it builds Helm")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // it is built the first time
+	defer cancel()
+	program, err := kubetest.BuildHelm(ctx, t.Output())
+	require.NoError(t, err)
+	home := t.TempDir()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", errors.Join(err, errors.New(stderr.String()+stdout.String()))
+	}
+	return stdout.String(), nil
+}
+
+func containerOf(t *testing.T, all map[string]*unstructured.Unstructured) corev1.Container {
+	t.Helper()
+	return deploymentOf(t, all).Spec.Template.Spec.Containers[0]
+}

@@ -3,6 +3,7 @@ package apply_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -18,11 +19,13 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 )
 
 // silentServer serves empty lists and watches that say nothing by themselves, in
 // a time that tests can let pass.
 type silentServer struct {
+	log logtest.Log // of the Live that watches it
 	metadata.Getter
 
 	// definitions are the names of those that it lists; refusal: it does not list them.
@@ -123,6 +126,7 @@ func startSilent(t *testing.T, kinds ...schema.GroupVersionKind) (*silentServer,
 	}
 	server, mapper := &silentServer{}, &lateMapper{RESTMapper: known}
 	live := &apply.Live{Client: server, Mapper: mapper, Discovery: groups{}, Owner: owner, Kinds: kinds}
+	live.Logger = slog.New(slog.NewTextHandler(&server.log, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- live.Start(ctx) }()
@@ -287,6 +291,7 @@ func TestADefinitionStartsTheWatchOfItsKindAtOnce(t *testing.T) {
 		require.True(t, meta.IsNoMatchError(err))
 		asked := mapper.asked
 		require.Less(t, asked, 300)
+		require.Equal(t, 1, strings.Count(server.log.String(), "Widget.example.com"), "that it is not there is said once: %s", server.log.String())
 		require.Positive(t, mapper.resets, "a mapper that remembers what there is has to look again")
 
 		mapper.mu.Lock()

@@ -4,7 +4,7 @@ BENCH ?= .
 BENCHFLAGS ?=
 # Modules of their own: what the peers require must not decide what we are built with.
 BENCHES = $(addprefix internal/bench/,peers wrangler sync kine pool agentjob)
-.PHONY: bench bench-build bench-apply bench-cli bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle rooms record
+.PHONY: bench bench-build bench-apply bench-cli bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle rooms record pictures
 
 PATTERNS ?= ./... ./cmd/... ./cloud/aws/... ./statesync/sqlstore/... ./reconcile/controllerruntime/... ./reconcile/operatormetrics/... ./reconcile/simtest/upstream/... ./examples/...
 rooms: ## Count how the files of each package use one another: floors, references that run up, groups that all reach each other (PATTERNS=./apply)
@@ -13,6 +13,8 @@ rooms: ## Count how the files of each package use one another: floors, reference
 record: kube ## Record a session with the command trueup on a real Kubernetes: docs/trueup.cast and its picture docs/trueup.svg
 	$(WORK) $(GO) run ./internal/build/record
 
+pictures: ## Draw the status page for the documentation: docs/status-light.png, -dark, -phone (needs Chromium)
+	TRUEUP_REQUIRE_SERVICES=1 TRUEUP_PICTURES='$(CURDIR)/docs' $(WORK) $(GO) test -count=1 -run PicturesOf ./cmd/controlplane/internal/front/statuspage
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...
 

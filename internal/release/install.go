@@ -41,7 +41,7 @@ func (r *release) install(at time.Time) error {
 }
 
 // ours is the image of a program of this repository, without a version of a release.
-var ours = regexp.MustCompile(`(image: ghcr\.io/\S+/[a-z]+):latest\b`)
+var ours = regexp.MustCompile(`(image: \S+/(?:` + strings.Join(programs(), "|") + `)):latest\b`)
 
 // bases returns the files below deploy, with images of the version.
 func (r *release) bases() ([]entry, error) {

@@ -20,6 +20,21 @@ func (r *release) archive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// First what can be wrong: the builds take most of an hour.
+	if err := r.signable(); err != nil {
+		return err
+	}
+	changes, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
+	if err != nil {
+		return err
+	}
+	notes, err := notesOf(string(changes), r.version)
+	if err != nil {
+		return err
+	}
+	if err := r.write("RELEASE_NOTES.md", []byte(notes)); err != nil {
+		return err
+	}
 	if err := r.images(ctx, ""); err != nil {
 		return err
 	}
@@ -38,17 +53,6 @@ func (r *release) archive(ctx context.Context) error {
 		}
 	}
 	if err := r.install(at); err != nil {
-		return err
-	}
-	changes, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
-	if err != nil {
-		return err
-	}
-	notes, err := notesOf(string(changes), r.version)
-	if err != nil {
-		return err
-	}
-	if err := r.write("RELEASE_NOTES.md", []byte(notes)); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(filepath.Join(r.out, "bin")); err != nil {

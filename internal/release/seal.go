@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -130,6 +131,38 @@ func list[T any](all []T) []any {
 	return texts
 }
 
+// publicName is the file of the checkout by which users verify a release.
+const publicName = "release.pem"
+
+// public returns the public half of the key as PEM.
+func (r *release) public() ([]byte, error) {
+	public, err := x509.MarshalPKIXPublicKey(&r.key.PublicKey)
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), err
+}
+
+// signable returns an error if users could not verify a signature with this key.
+func (r *release) signable() error {
+	if r.key == nil {
+		return nil
+	}
+	published, err := os.ReadFile(filepath.Join(r.root, publicName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: is not in the commit: users verify with it: openssl pkey -in KEY -pubout -out %[1]s", publicName)
+	}
+	if err != nil {
+		return err
+	}
+	public, err := r.public()
+	if err != nil {
+		return err
+	}
+	block, _ := pem.Decode(published)
+	if block == nil || !bytes.Equal(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}), public) {
+		return fmt.Errorf("--key: is not the private half of %s, so users could not verify", publicName)
+	}
+	return nil
+}
+
 // sign signs the checksums with the key, if there is one. The signature is a number that
 // depends on key and content alone (RFC 6979), as text in base64: openssl and cosign verify it.
 func (r *release) sign() error {
@@ -146,12 +179,7 @@ func (r *release) sign() error {
 	if err != nil {
 		return fmt.Errorf("sign %s: %w", sumsName, err)
 	}
-	public, err := x509.MarshalPKIXPublicKey(&r.key.PublicKey)
-	if err != nil {
-		return err
-	}
-	shown := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})
-	fmt.Fprintf(r.log, "signed, for the public key\n%s", shown) //nolint:errcheck // progress
+	fmt.Fprintf(r.log, "signed: %s verifies it\n", publicName) //nolint:errcheck // progress
 	return r.write(signatureName, []byte(base64.StdEncoding.EncodeToString(signature)+"\n"))
 }
 

@@ -35,9 +35,7 @@ func sealed(t *testing.T) (r release, public string) {
 	require.NoError(t, r.provenance(strings.Repeat("ab", 20)))
 	require.NoError(t, r.checksums())
 	require.NoError(t, r.sign())
-	text, err := os.ReadFile(public)
-	require.NoError(t, err)
-	require.Equal(t, "signed, for the public key\n"+string(text), log.String())
+	require.Equal(t, "signed: release.pem verifies it\n", log.String())
 	return r, public
 }
 
@@ -91,6 +89,27 @@ func TestAUserVerifiesARelease(t *testing.T) {
 	second, err := os.ReadFile(filepath.Join(r.out, signatureName))
 	require.NoError(t, err)
 	require.Equal(t, first, second, "the same key and content, another signature")
+}
+
+// TestAKeyThatUsersDoNotKnowIsRefused has a commit without a public key, and one of another.
+func TestAKeyThatUsersDoNotKnowIsRefused(t *testing.T) {
+	t.Parallel()
+	r, public := sealed(t)
+	_, other := sealed(t)
+	r.root = t.TempDir()
+	require.ErrorContains(t, r.signable(), "release.pem: is not in the commit")
+	for name, refused := range map[string]bool{public: false, other: true} {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(r.root, publicName), text, 0o600))
+		if refused {
+			require.ErrorContains(t, r.signable(), "--key: is not the private half of release.pem")
+			continue
+		}
+		require.NoError(t, r.signable())
+	}
+	r.key = nil
+	require.NoError(t, r.signable())
 }
 
 func TestTheProvenanceNamesEachFileAndTheCommit(t *testing.T) {

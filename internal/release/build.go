@@ -42,7 +42,7 @@ func (r *release) build(ctx context.Context, program string, p platform) (string
 		"GOOS="+p.system,
 		"GOARCH="+p.architecture,
 		"GOWORK="+work,
-		"GOFLAGS=",
+		"GOFLAGS=-buildvcs=true", // also where the settings of the go command say otherwise
 		"GOAMD64=v1",
 		"GOARM64=v8.0",
 	)

@@ -112,6 +112,24 @@ func download(t *testing.T, repository string, m module.Version) map[string]stri
 	return map[string]string{m.Version: found.Sum, m.Version + "/go.mod": found.GoModSum}
 }
 
+// TestSumsAreInTheOrderOfTheGoCommand has a module that is required by way of another only,
+// and a line of an older version.
+func TestSumsAreInTheOrderOfTheGoCommand(t *testing.T) {
+	t.Parallel()
+	c := &part{dir: "c", path: "example.com/c", zip: "h1:c=", mod: "h1:cm="}
+	b := &part{dir: "b", path: "example.com/b", zip: "h1:b=", mod: "h1:bm=", needs: []string{"c"}}
+	a := &part{dir: "a", path: "example.com/a", needs: []string{"b", "c"}}
+	known := map[string]*part{"a": a, "b": b, "c": c}
+	require.Equal(t, []*part{c, b}, a.all(known))
+	a.needs = []string{"b"}
+	sums, err := addSums("example.com/b v0.1.0 h1:old=\nexample.com/bb v1.0.0/go.mod h1:x=\n", "v0.2.0", a.all(known))
+	require.NoError(t, err)
+	require.Equal(t, "example.com/b v0.2.0 h1:b=\nexample.com/b v0.2.0/go.mod h1:bm=\nexample.com/bb v1.0.0/go.mod h1:x=\n"+
+		"example.com/c v0.2.0 h1:c=\nexample.com/c v0.2.0/go.mod h1:cm=\n", sums)
+	_, err = addSums("example.com/b v0.1.0\n", "v0.2.0", nil)
+	require.ErrorContains(t, err, `"example.com/b v0.1.0\n" is no line of module, version and hash`)
+}
+
 // TestWhatCannotBePublishedIsRefused plants each reason in a checkout.
 func TestWhatCannotBePublishedIsRefused(t *testing.T) {
 	t.Parallel()

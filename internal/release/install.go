@@ -128,7 +128,9 @@ func (r *release) finders() error {
 		if p.system == "windows" {
 			d.File, d.Binary = folder+".zip", "trueup.exe"
 		}
-		d.Sum = sums[d.File]
+		if d.Sum = sums[d.File]; d.Sum == "" {
+			return fmt.Errorf("%s: is not in %s", d.File, r.out)
+		}
 		data.Downloads = append(data.Downloads, d)
 	}
 	for name, text := range map[string]string{"trueup.krew.yaml": krew, "trueup.rb": brew} {

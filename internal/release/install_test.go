@@ -57,7 +57,10 @@ func TestBasesAndTheChartNameTheVersion(t *testing.T) {
 		root: "../..", out: t.TempDir(), version: "v1.2.3-rc.1", programs: []string{"trueup"},
 		platforms: []platform{{"linux", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}},
 	}
-	require.NoError(t, r.write("trueup_v1.2.3-rc.1_windows_amd64.zip", []byte("x")))
+	require.ErrorContains(t, r.install(time.Unix(1000, 0)), "trueup_v1.2.3-rc.1_linux_amd64.tar.gz: is not in "+r.out)
+	for _, name := range []string{"linux_amd64.tar.gz", "darwin_arm64.tar.gz", "windows_amd64.zip"} {
+		require.NoError(t, r.write("trueup_v1.2.3-rc.1_"+name, []byte("x")))
+	}
 	require.NoError(t, r.install(time.Unix(1000, 0)))
 	bases := unpack(t, filepath.Join(r.out, "trueup_v1.2.3-rc.1_kubernetes.tar.gz"))
 	listed, err := os.ReadDir("../../deploy")

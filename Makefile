@@ -21,7 +21,7 @@ CHECK = $(GO) env GOVERSION >/dev/null 2>&1 || { echo "Go 1.26 or newer is neede
 TESTRUN = $(CHECK); $(WORK) $(GO) build -o bin/testrun ./internal/build/testrun && exec env $(WORK) bin/testrun
 
 .DEFAULT_GOAL = help
-.PHONY: help kube helm versitygw test test-all test-long test-regions test-clusters test-hostile demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application images images-push release lint tidy generate fuzz count-lines consumer-cost
+.PHONY: help kube helm versitygw test test-all test-long test-regions test-clusters test-hostile demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application images images-push release release-push door lint tidy generate fuzz count-lines consumer-cost
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -75,16 +75,21 @@ test-long: kube ## What takes longer than "make test" may: every boundary of the
 	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) -run 'TestD|TestClusters' ./cmd/e2e/clusters
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./cmd/application/...
 	$(MAKE) --no-print-directory test-hostile
-	cd internal/release && $(ALONE) $(GO) test -v -count=1 ./...
+	cd internal/release && $(ALONE) $(GO) test -v -count=1 -timeout 2h ./...
 
 REPO ?= ghcr.io/seed-9e1ffd66/trueup
 images: ## Build the container images of all programs, for linux/amd64 and linux/arm64, into dist/images (VERSION=v0.1.0; PROGRAMS=shuttle,krane for some; minutes the first time)
 	cd internal/release && $(ALONE) $(GO) run . images --out '$(CURDIR)/dist' $(if $(VERSION),--version $(VERSION)) $(if $(PROGRAMS),--programs $(PROGRAMS))
 images-push: ## The same, pushed below REPO (REPO=registry.example.com/team/trueup), with the credentials of docker login
 	cd internal/release && $(ALONE) $(GO) run . images --out '$(CURDIR)/dist' --push '$(REPO)' $(if $(VERSION),--version $(VERSION)) $(if $(PROGRAMS),--programs $(PROGRAMS))
-release: ## Build a release into dist/VERSION (VERSION=v0.1.0): archives, images, bills of materials, notes, checksums
+release: ## Build a release into dist/VERSION (VERSION=v0.1.0, KEY=file) and tag its modules; pushes nothing (docs/releasing.md)
 	@[ -n '$(VERSION)' ] || { echo 'VERSION: is required, such as VERSION=v0.1.0'; exit 2; }
-	cd internal/release && $(ALONE) $(GO) run . archive --out '$(CURDIR)/dist/$(VERSION)' --version '$(VERSION)'
+	cd internal/release && $(ALONE) $(GO) run . cut --out '$(CURDIR)/dist/$(VERSION)' --version '$(VERSION)' $(if $(KEY),--key '$(abspath $(KEY))')
+release-push: ## Push the images of dist/VERSION (VERSION=v0.1.0) below REPO, with the credentials of docker login
+	cd internal/release && $(ALONE) $(GO) run . push --out '$(CURDIR)/dist/$(VERSION)' --version '$(VERSION)' --push '$(REPO)'
+door: ## Get every module from a local module proxy into empty folders, as users will (minutes)
+	@out=$$(mktemp); trap 'rm -f "$$out"' EXIT; cd internal/release && $(ALONE) $(GO) test -v -count=1 -timeout 1h -run LocalProxy . >"$$out" 2>&1; status=$$?; \
+	[ $$status = 0 ] || cat "$$out"; grep '^figure ' "$$out"; exit $$status
 
 # Built, not run by "go tool": that would need GOWORK=off, which the linter
 # would inherit.

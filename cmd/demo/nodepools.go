@@ -17,7 +17,6 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
-	"github.com/seed-9e1ffd66/trueup/cloud/local"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
@@ -34,7 +33,7 @@ const (
 // machines, which go back to standby.
 type nodePools struct {
 	demo     *demo
-	machines *local.Provider
+	machines cloud.Provider
 	user     string // of the operator
 	metrics  string // address of the operator's
 }
@@ -68,7 +67,11 @@ func nodePoolsCommand() *cobra.Command {
 }
 
 func (n *nodePools) startCloud(context.Context) (string, error) {
-	n.machines = &local.Provider{Dir: filepath.Join(n.dir(), operator.LocalRegion), Grace: 1}
+	machines, err := localMachines(filepath.Join(n.dir(), operator.LocalRegion))
+	if err != nil {
+		return "", err
+	}
+	n.machines = machines
 	n.demo.ends = append(n.demo.ends, n.endMachines)
 	return "this machine: each of the pool's is a process with a Node", nil
 }

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -325,7 +324,7 @@ metadata: {name: x, namespace: default}
 	require.Contains(b, b.on(program.ExitUsage, "apply", "--prune", "--limit", "9"), "b.yaml: is empty, must be YAML")
 	require.Equal(b, "1", b.value("b"))
 	require.NoError(b, os.Remove(filepath.Join(b.shop, "b.yaml")))
-	require.NoError(b, syscall.Mkfifo(filepath.Join(b.shop, "b.yaml"), 0o600))
+	require.NoError(b, pipe(filepath.Join(b.shop, "b.yaml")))
 	require.Contains(b, b.on(program.ExitUsage, "diff"), "b.yaml: is no regular file")
 	require.NoError(b, os.Remove(filepath.Join(b.shop, "b.yaml")))
 	b.file("b.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {pin: 98765432}\n")

@@ -1,42 +1,28 @@
 package main
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 )
 
-// archive builds a release: an archive for each platform, an image and a bill of materials
-// for each program, release notes, and the checksums of all.
+// archive builds a release: an archive for each platform, images and a bill of materials
+// for each program, what to install in a cluster, release notes, provenance, the checksums
+// of all, and their signature.
 func (r *release) archive(ctx context.Context) error {
 	revision, at, err := r.commit(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.images(ctx, ""); err != nil {
+	// First what can be wrong: the builds take most of an hour.
+	if err := r.signable(); err != nil {
 		return err
-	}
-	for _, p := range r.platforms {
-		if err := r.pack(p, at); err != nil {
-			return err
-		}
-	}
-	for _, program := range r.programs {
-		if err := r.bill(program, r.binary(program, r.platforms[0]), revision, at); err != nil {
-			return fmt.Errorf("bill of materials of %s: %w", program, err)
-		}
 	}
 	changes, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
 	if err != nil {
@@ -46,85 +32,120 @@ func (r *release) archive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(r.out, "RELEASE_NOTES.md"), []byte(notes), 0o644); err != nil { //nolint:gosec // it is published
+	if err := r.write("RELEASE_NOTES.md", []byte(notes)); err != nil {
+		return err
+	}
+	if err := r.images(ctx, ""); err != nil {
+		return err
+	}
+	help, err := r.help(ctx, at)
+	if err != nil {
+		return err
+	}
+	for _, p := range r.platforms {
+		if err := r.pack(ctx, p, help, at); err != nil {
+			return err
+		}
+	}
+	for _, program := range r.programs {
+		if err := r.bill(program, r.binary(program, r.platforms[0]), revision, at); err != nil {
+			return fmt.Errorf("bill of materials of %s: %w", program, err)
+		}
+	}
+	if err := r.install(at); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(filepath.Join(r.out, "bin")); err != nil {
 		return err
 	}
-	return r.checksums()
+	if err := r.provenance(revision); err != nil {
+		return err
+	}
+	if err := r.checksums(); err != nil {
+		return err
+	}
+	return r.sign()
 }
 
-// pack makes the archive of a platform.
-func (r *release) pack(p platform, at time.Time) (err error) {
-	name := fmt.Sprintf("trueup_%s_%s_%s", r.version, p.system, p.architecture)
-	into, err := os.Create(filepath.Join(r.out, name+".tar.gz"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, into.Close()) }()
-	compressed, err := gzip.NewWriterLevel(into, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
-	w := tar.NewWriter(compressed)
+// write writes a file of the release.
+func (r *release) write(name string, content []byte) error {
+	return os.WriteFile(filepath.Join(r.out, filepath.FromSlash(name)), content, 0o644) //nolint:gosec // it is published
+}
+
+// help returns the manual pages and completions of the programs. They are written by the
+// programs themselves, so these are built for this machine, too.
+func (r *release) help(ctx context.Context, at time.Time) ([]entry, error) {
+	var all []entry
 	for _, program := range r.programs {
-		if err := add(w, r.binary(program, p), name+"/"+program, 0o755, at); err != nil {
+		binary, err := r.build(ctx, program, platform{runtime.GOOS, runtime.GOARCH})
+		if err != nil {
+			return nil, err
+		}
+		call := func(args ...string) ([]byte, error) {
+			cmd := exec.CommandContext(ctx, binary, args...)
+			cmd.Env = append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", at.Unix())) // the date of the pages
+			out, err := cmd.Output()
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", program, args[0], err)
+			}
+			return out, nil
+		}
+		for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+			text, err := call("completion", shell)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, entry{"completions/" + program + "." + shell, text, 0o644})
+		}
+		pages := filepath.Join(r.out, "bin", "man-"+program)
+		if err := os.MkdirAll(pages, 0o755); err != nil { //nolint:gosec // as the folder around it
+			return nil, err
+		}
+		if _, err := call("man", pages); err != nil {
+			return nil, err
+		}
+		list, err := os.ReadDir(pages)
+		if err != nil {
+			return nil, err
+		}
+		for _, page := range list {
+			text, err := os.ReadFile(filepath.Join(pages, page.Name()))
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, entry{"man/man1/" + page.Name(), text, 0o644})
+		}
+	}
+	return all, nil
+}
+
+// pack makes the archive of a platform: a zip for Windows.
+func (r *release) pack(ctx context.Context, p platform, help []entry, at time.Time) error {
+	var entries []entry
+	for _, program := range r.programs {
+		binary, err := r.build(ctx, program, p)
+		if err != nil {
 			return err
 		}
+		content, err := os.ReadFile(binary)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, entry{filepath.Base(binary), content, 0o755})
 	}
 	for _, text := range []string{"LICENSE", "README.md"} {
-		if err := add(w, filepath.Join(r.root, text), name+"/"+text, 0o644, at); err != nil {
-			return err
-		}
-	}
-	return errors.Join(w.Close(), compressed.Close())
-}
-
-func add(w *tar.Writer, path, name string, mode int64, at time.Time) error {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := w.WriteHeader(
-		&tar.Header{Name: name, Size: int64(len(content)), Mode: mode, ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatPAX},
-	); err != nil {
-		return err
-	}
-	_, err = w.Write(content)
-	return err
-}
-
-// checksums writes the SHA-256 of each file of the release, in the order of the names.
-func (r *release) checksums() error {
-	const list = "SHA256SUMS"
-	sums := map[string]string{}
-	err := filepath.WalkDir(r.out, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || entry.Name() == list {
-			return err
-		}
-		name, err := filepath.Rel(r.out, path)
+		content, err := os.ReadFile(filepath.Join(r.root, text))
 		if err != nil {
 			return err
 		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close() //nolint:errcheck // it is read
-		sum := sha256.New()
-		_, err = io.Copy(sum, f)
-		sums[filepath.ToSlash(name)] = hex.EncodeToString(sum.Sum(nil))
-		return err
-	})
-	if err != nil {
-		return err
+		entries = append(entries, entry{text, content, 0o644})
 	}
-	var lines strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		lines.WriteString(sums[name] + "  " + name + "\n")
+	name := fmt.Sprintf("trueup_%s_%s_%s", r.version, p.system, p.architecture)
+	entries = slices.Concat(entries, help)
+	if p.system == "windows" {
+		return r.zip(name, entries, at)
 	}
-	return os.WriteFile(filepath.Join(r.out, list), []byte(lines.String()), 0o644) //nolint:gosec // it is published
+	return r.tar(name+".tar.gz", name, entries, at)
 }
 
 // notesOf returns the section of a version in the changes, or else the section of

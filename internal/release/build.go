@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const module = "github.com/seed-9e1ffd66/trueup"
+const trueup = "github.com/seed-9e1ffd66/trueup"
 
 // platform is what a program runs on.
 type platform struct{ system, architecture string }
@@ -30,7 +30,7 @@ func (r *release) build(ctx context.Context, program string, p platform) (string
 	}
 	fmt.Fprintf(r.log, "building %s for %s\n", program, p) //nolint:errcheck // progress
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "timetzdata",
-		"-ldflags", "-s -w -buildid= -X "+module+"/cmd/internal/program.release="+version, "-o", into, "./cmd/"+program)
+		"-ldflags", "-s -w -buildid= -X "+trueup+"/cmd/internal/program.release="+version, "-o", into, "./cmd/"+program)
 	cmd.Dir = r.root
 	work, err := filepath.Abs(filepath.Join(r.root, "go.work"))
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *release) build(ctx context.Context, program string, p platform) (string
 		"GOOS="+p.system,
 		"GOARCH="+p.architecture,
 		"GOWORK="+work,
-		"GOFLAGS=",
+		"GOFLAGS=-buildvcs=true", // also where the settings of the go command say otherwise
 		"GOAMD64=v1",
 		"GOARM64=v8.0",
 	)
@@ -54,6 +54,9 @@ func (r *release) build(ctx context.Context, program string, p platform) (string
 
 // binary is where a program is built.
 func (r *release) binary(program string, p platform) string {
+	if p.system == "windows" {
+		program += ".exe"
+	}
 	return filepath.Join(r.out, "bin", p.system+"-"+p.architecture, program)
 }
 

@@ -53,15 +53,47 @@ func (r *release) images(ctx context.Context, repository string) error {
 			fmt.Fprintf(r.log, "%s %s\n", into, digest) //nolint:errcheck // progress
 			continue
 		}
-		to, err := name.ParseReference(repository + "/" + program + ":" + r.version)
-		if err != nil {
-			return fmt.Errorf("--push: %w", err)
+		if err := r.pushImage(ctx, repository, program, index); err != nil {
+			return err
 		}
-		if err := remote.WriteIndex(to, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
-			return fmt.Errorf("push %s: %w", to, err)
-		}
-		fmt.Fprintf(r.log, "%s@%s\n", to, digest) //nolint:errcheck // progress
 	}
+	return nil
+}
+
+// push pushes the images that a release has built, byte for byte.
+func (r *release) push(ctx context.Context, repository string) error {
+	for _, program := range r.programs {
+		index, err := layout.ImageIndexFromPath(filepath.Join(r.out, "images", program))
+		if err != nil {
+			return fmt.Errorf("--out: %s has no image of %s: %w", r.out, program, err)
+		}
+		if err := r.pushImage(ctx, repository, program, index); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *release) pushImage(ctx context.Context, repository, program string, index v1.ImageIndex) error {
+	to, err := name.ParseReference(repository + "/" + program + ":" + r.version)
+	if err != nil {
+		return fmt.Errorf("--push: %w", err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return err
+	}
+	if version := manifest.Annotations["org.opencontainers.image.version"]; version != r.version {
+		return fmt.Errorf("--version: is %s, but the image of %s was built as %q", r.version, program, version)
+	}
+	if err := remote.WriteIndex(to, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		return fmt.Errorf("push %s: %w", to, err)
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(r.log, "%s@%s\n", to, digest) //nolint:errcheck // progress
 	return nil
 }
 
@@ -71,11 +103,14 @@ func (r *release) index(ctx context.Context, program, revision string, at time.T
 		"org.opencontainers.image.version":  r.version,
 		"org.opencontainers.image.revision": revision,
 		"org.opencontainers.image.created":  at.Format(time.RFC3339),
-		"org.opencontainers.image.source":   "https://" + module,
+		"org.opencontainers.image.source":   "https://" + trueup,
 		"org.opencontainers.image.licenses": "Apache-2.0",
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range r.platforms {
+		if p.system != "linux" {
+			continue // it has no images
+		}
 		binary, err := r.build(ctx, program, p)
 		if err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"errors"
 	"flag"
 	"fmt"
@@ -31,6 +32,7 @@ type release struct {
 	version   string
 	programs  []string
 	platforms []platform
+	key       *ecdsa.PrivateKey // nil: nothing is signed
 	log       io.Writer
 }
 
@@ -45,8 +47,8 @@ const development = "latest"
 var versions = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
 
 func run(ctx context.Context, args []string, log io.Writer) error {
-	if len(args) == 0 || !slices.Contains([]string{"images", "archive"}, args[0]) {
-		return errors.New("call it as release images or release archive; -h lists the flags")
+	if len(args) == 0 || !slices.Contains([]string{"images", "archive", "tag", "cut", "push"}, args[0]) {
+		return errors.New("call it as release cut, push, tag, archive or images; -h lists the flags")
 	}
 	r := release{log: log}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
@@ -55,18 +57,24 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	flags.StringVar(&r.out, "out", "", "folder for the output (required)")
 	flags.StringVar(&r.version, "version", development, "version such as v0.1.0")
 	names := flags.String("programs", strings.Join(programs(), ","), "programs, separated by commas")
-	platforms := flags.String("platforms", "linux/amd64,linux/arm64", "platforms, separated by commas")
-	push := ""
-	if args[0] == "images" {
+	everywhere := "linux/amd64,linux/arm64"
+	key, push := "", ""
+	if args[0] == "cut" || args[0] == "archive" {
+		everywhere += ",darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
+		flags.StringVar(&key, "key", os.Getenv("TRUEUP_RELEASE_KEY"),
+			"file of the private key that signs the checksums, ECDSA P-256 as PEM; default: $TRUEUP_RELEASE_KEY; none: they are not signed")
+	}
+	platforms := flags.String("platforms", everywhere, "platforms, separated by commas; images are for those of linux")
+	if args[0] == "images" || args[0] == "push" {
 		flags.StringVar(&push, "push", "", "repository that the images are pushed below, such as ghcr.io/team/trueup; none: they are only built")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
-	if r.out == "" || flags.NArg() > 0 {
+	if r.out == "" && args[0] != "tag" || flags.NArg() > 0 {
 		return errors.New("--out: is required, and no argument is taken")
 	}
-	if r.version != development && !versions.MatchString(r.version) || args[0] == "archive" && r.version == development {
+	if r.version != development && !versions.MatchString(r.version) || args[0] != "images" && r.version == development {
 		return fmt.Errorf("--version: is %q, must be a version such as v0.1.0", r.version)
 	}
 	for name := range strings.SplitSeq(*names, ",") {
@@ -82,11 +90,32 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 		}
 		r.platforms = append(r.platforms, platform{system, architecture})
 	}
+	switch {
+	case args[0] == "tag":
+		return r.cut(ctx, false)
+	case args[0] == "push" && push == "":
+		return errors.New("--push: is required, such as ghcr.io/team/trueup")
+	case args[0] == "push":
+		return r.push(ctx, push)
+	}
+	if key != "" {
+		var err error
+		if r.key, err = readKey(key); err != nil {
+			return err
+		}
+	}
+	if left, err := os.ReadDir(r.out); args[0] != "images" && err == nil && len(left) > 0 {
+		return fmt.Errorf("--out: the folder %s has files, which would become part of the release: remove it", r.out)
+	}
 	if err := os.MkdirAll(r.out, 0o755); err != nil { //nolint:gosec // it is published
 		return err
 	}
-	if args[0] == "images" {
+	switch args[0] {
+	case "images":
 		return r.images(ctx, push)
+	case "cut":
+		return r.cut(ctx, true)
+	default:
+		return r.archive(ctx)
 	}
-	return r.archive(ctx)
 }

@@ -58,11 +58,19 @@ func TestAnImageIsPulledAsItWasPushed(t *testing.T) {
 	require.Equal(t, v1.Platform{OS: "linux", Architecture: "amd64"}, *manifest.Manifests[0].Platform)
 	image, err := index.Image(manifest.Manifests[0].Digest)
 	require.NoError(t, err)
+	push := func(version, to string) error {
+		return run(t.Context(), []string{"push", "--out", out, "--programs", "agentjob", "--version", version, "--push", to}, t.Output())
+	}
+	require.NoError(t, push("v0.1.0", repository+"/again"))
+	again, err := remote.Index(reference.Context().Registry.Repo("team/trueup/again/agentjob").Tag("v0.1.0"), remote.WithContext(t.Context()))
+	require.NoError(t, err)
+	require.Equal(t, digest(t, index), digest(t, again))
+	require.ErrorContains(t, push("v0.2.0", repository), `--version: is v0.2.0, but the image of agentjob was built as "v0.1.0"`)
 	config, err := image.ConfigFile()
 	require.NoError(t, err)
 	require.Equal(t, "65532:65532", config.Config.User)
 	require.Equal(t, []string{"/agentjob"}, config.Config.Entrypoint)
-	for label, want := range map[string]string{"version": "v0.1.0", "licenses": "Apache-2.0", "source": "https://" + module, "title": "agentjob"} {
+	for label, want := range map[string]string{"version": "v0.1.0", "licenses": "Apache-2.0", "source": "https://" + trueup, "title": "agentjob"} {
 		require.Equal(t, want, config.Config.Labels["org.opencontainers.image."+label])
 	}
 	require.NotEmpty(t, config.Config.Labels["org.opencontainers.image.revision"])
@@ -89,6 +97,13 @@ func TestAnImageIsPulledAsItWasPushed(t *testing.T) {
 	require.Contains(t, string(printed), "agentjob v0.1.0 ")
 }
 
+func digest(t *testing.T, index v1.ImageIndex) string {
+	t.Helper()
+	hash, err := index.Digest()
+	require.NoError(t, err)
+	return hash.String()
+}
+
 // TestTwoReleasesAreTheSameBytes releases one program twice, into two folders.
 func TestTwoReleasesAreTheSameBytes(t *testing.T) {
 	t.Parallel()
@@ -100,16 +115,24 @@ func TestTwoReleasesAreTheSameBytes(t *testing.T) {
 			t,
 			run(
 				t.Context(),
-				[]string{"archive", "--out", out, "--programs", "agentjob", "--platforms", "linux/amd64", "--version", "v0.1.0"},
+				[]string{"archive", "--out", out, "--programs", "agentjob", "--platforms", "linux/amd64,windows/amd64", "--version", "v0.1.0"},
 				io.Discard,
 			),
 		)
 		var err error
 		sums[n], err = os.ReadFile(filepath.Join(out, "SHA256SUMS"))
 		require.NoError(t, err)
-		for _, name := range []string{"trueup_v0.1.0_linux_amd64.tar.gz", "agentjob.cdx.json", "RELEASE_NOTES.md", "images/agentjob/index.json"} {
+		for _, name := range []string{
+			"trueup_v0.1.0_linux_amd64.tar.gz", "agentjob.cdx.json", "RELEASE_NOTES.md", "images/agentjob/index.json",
+			"trueup_v0.1.0_windows_amd64.zip", "trueup_v0.1.0_kubernetes.tar.gz", "thurkube-0.1.0.tgz", "provenance.intoto.json",
+		} {
 			require.Contains(t, string(sums[n]), "  "+name+"\n")
 		}
+		unix := unpack(t, filepath.Join(out, "trueup_v0.1.0_linux_amd64.tar.gz"))
+		require.Contains(t, unix["trueup_v0.1.0_linux_amd64/man/man1/agentjob.1"], "agentjob v0.1.0")
+		require.Contains(t, unix["trueup_v0.1.0_linux_amd64/completions/agentjob.zsh"], "#compdef agentjob")
+		windows := unpack(t, filepath.Join(out, "trueup_v0.1.0_windows_amd64.zip"))
+		require.True(t, strings.HasPrefix(windows["trueup_v0.1.0_windows_amd64/agentjob.exe"], "MZ"))
 		text, err := os.ReadFile(filepath.Join(out, "agentjob.cdx.json"))
 		require.NoError(t, err)
 		var bill struct {
@@ -138,7 +161,7 @@ func TestNotesAreThoseOfTheVersion(t *testing.T) {
 func TestAWrongCallIsNamed(t *testing.T) {
 	t.Parallel()
 	for args, message := range map[string]string{
-		"":                                  "release images or release archive",
+		"":                                  "release cut, push, tag, archive or images",
 		"images":                            "--out: is required",
 		"images --out x --version 1":        `--version: is "1", must be a version such as v0.1.0`,
 		"archive --out x":                   `--version: is "latest"`,

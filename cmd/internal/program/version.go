@@ -2,6 +2,7 @@ package program
 
 import (
 	"cmp"
+	"regexp"
 	"runtime/debug"
 	"strings"
 )
@@ -14,7 +15,23 @@ const unknown = "unknown"
 
 // Image returns the image of a program: the image of the running release, else the latest.
 func Image(program string) string {
-	return "ghcr.io/seed-9e1ffd66/trueup/" + program + ":" + cmp.Or(release, "latest")
+	version, _, _ := build()
+	return "ghcr.io/seed-9e1ffd66/trueup/" + program + ":" + tag(version)
+}
+
+var (
+	released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
+	// A version that the go command makes up for a commit ends like this: it has no image.
+	pseudo = regexp.MustCompile(`[0-9]{14}-[0-9a-f]{12}$`)
+)
+
+// tag returns the tag of the images of a version. A program that "go install" has built knows
+// its release as well as one of an archive.
+func tag(version string) string {
+	if released.MatchString(version) && !pseudo.MatchString(version) {
+		return version
+	}
+	return "latest"
 }
 
 // Version returns the version of the running program: the version of the release or of the

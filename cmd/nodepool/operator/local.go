@@ -1,3 +1,5 @@
+//go:build unix && !solaris && !aix
+
 package operator
 
 import (
@@ -7,20 +9,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/local"
 )
-
-// LocalCloud begins the providerIDs of local machines.
-const LocalCloud = "local"
-
-// LocalRegion is the region of local machines whose class names none.
-const LocalRegion = "local-1"
-
-// Local opens regions whose machines are processes of this machine. Each has one zone.
-type Local struct {
-	// Dir is the folder of the machines, with a folder for each region.
-	Dir string
-	// Command is the program that a machine runs, with the words and quotes of /bin/sh.
-	Command string
-}
 
 // Open opens a region.
 func (l Local) Open(_ context.Context, region string, _ Called) (Region, error) {

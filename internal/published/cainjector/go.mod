@@ -107,6 +107,6 @@ require (
 )
 
 replace (
-	github.com/seed-9e1ffd66/trueup v0.0.0 => ../../..
-	github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream v0.0.0 => ../../../reconcile/simtest/upstream
+	github.com/seed-9e1ffd66/trueup => ../../..
+	github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream => ../../../reconcile/simtest/upstream
 )

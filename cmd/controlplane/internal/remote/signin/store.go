@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
@@ -152,12 +151,12 @@ func (s Store) locked(ctx context.Context, do func() error) (err error) {
 	}
 	defer lock.Close() //nolint:errcheck // it ends the lock
 	for {
-		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return do()
+		taken, err := take(lock)
+		if err != nil {
+			return &os.PathError{Op: "lock", Path: lock.Name(), Err: err}
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return &os.PathError{Op: "flock", Path: lock.Name(), Err: err}
+		if taken {
+			return do()
 		}
 		select {
 		case <-time.After(again):

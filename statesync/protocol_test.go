@@ -89,7 +89,13 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 		return append(append([]statesync.Frame{}, frames...), more...)
 	}
 	state := func(e epoch, version uint64, items ...statesync.Item) statesynctest.ReaderState {
-		s := statesynctest.ReaderState{Epoch: string(e), Version: version, Items: []statesync.Item{}, Deleted: []statesync.Key{}, Absent: []statesync.Key{}}
+		s := statesynctest.ReaderState{
+			Epoch:   string(e),
+			Version: version,
+			Items:   []statesync.Item{},
+			Deleted: []statesync.Key{},
+			Absent:  []statesync.Key{},
+		}
 		for _, i := range items {
 			if i.Deleted {
 				s.Deleted = append(s.Deleted, i.Key)
@@ -104,7 +110,7 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 		return s
 	}
 	everything := map[string]string{}
-	cursor := func(e epoch, version, mark string) map[string]string {
+	cursor := func(version, mark string) map[string]string {
 		return map[string]string{"after": version, "epoch": string(e), "mark": mark}
 	}
 	two, proven := state(e, 2, have...), state(e, 3, all...)
@@ -120,14 +126,14 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 	again := func(name, why, refusal string, frames ...statesync.Frame) statesynctest.Vector {
 		return statesynctest.Vector{
 			Name: name, Why: why, Refusal: refusal, Streams: []statesynctest.VectorStream{stream(list...), open(frames...)},
-			States: []statesynctest.ReaderState{two}, Requests: []map[string]string{everything, cursor(e, "2", "2-x"), everything},
+			States: []statesynctest.ReaderState{two}, Requests: []map[string]string{everything, cursor("2", "2-x"), everything},
 		}
 	}
 	// outage is an answer after which a reader of two comes back with its cursor.
 	outage := func(name, why string, second statesynctest.VectorStream) statesynctest.Vector {
 		return statesynctest.Vector{
 			Name: name, Why: why, Streams: []statesynctest.VectorStream{stream(list...), second},
-			States: []statesynctest.ReaderState{two}, Requests: []map[string]string{everything, cursor(e, "2", "2-x"), cursor(e, "2", "2-x")},
+			States: []statesynctest.ReaderState{two}, Requests: []map[string]string{everything, cursor("2", "2-x"), cursor("2", "2-x")},
 		}
 	}
 	// listed is an answer after which a reader of two lists another epoch, in which b is absent.
@@ -140,7 +146,7 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 				open(other.header(0, 1), other.items(0, a1), other.synced(1, a1)),
 			},
 			States:   []statesynctest.ReaderState{two, absent(state(other, 1, a1), b2.Key)},
-			Requests: []map[string]string{everything, cursor(e, "2", "2-x"), everything, everything},
+			Requests: []map[string]string{everything, cursor("2", "2-x"), everything, everything},
 		}
 	}
 	change := func(f statesync.Frame, do func(*statesync.Frame)) statesync.Frame {
@@ -157,7 +163,7 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 		{
 			Name: "resume", Why: "the newest mark is kept over a bookmark without one",
 			Streams: []statesynctest.VectorStream{stream(after(list, e.bookmark(2, 2, have...))...), open(resumed, three)},
-			States:  []statesynctest.ReaderState{two, proven}, Requests: []map[string]string{everything, cursor(e, "2", "2-x")},
+			States:  []statesynctest.ReaderState{two, proven}, Requests: []map[string]string{everything, cursor("2", "2-x")},
 		},
 		{
 			Name: "tombstone", Why: "a tombstone is an order to delete",
@@ -165,18 +171,26 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 			States:  []statesynctest.ReaderState{two, state(e, 3, b2, gone("a", 3))}, Requests: []map[string]string{everything},
 		},
 		{
-			Name: "commit in parts", Why: "a frame with more proves nothing", Streams: []statesynctest.VectorStream{open(after(list, part, whole)...)},
-			States: []statesynctest.ReaderState{two, state(e, 4, a1, b2, is("c", 3), is("d", 4))}, Requests: []map[string]string{everything},
+			Name:     "commit in parts",
+			Why:      "a frame with more proves nothing",
+			Streams:  []statesynctest.VectorStream{open(after(list, part, whole)...)},
+			States:   []statesynctest.ReaderState{two, state(e, 4, a1, b2, is("c", 3), is("d", 4))},
+			Requests: []map[string]string{everything},
 		},
 		{
-			Name: "cut inside a commit", Why: "the cursor has the version of the part and the mark of before",
+			Name:    "cut inside a commit",
+			Why:     "the cursor has the version of the part and the mark of before",
 			Streams: []statesynctest.VectorStream{stream(after(list, part)...), open(e.header(3, 4), whole)},
-			States:  []statesynctest.ReaderState{two, state(e, 4, a1, b2, is("c", 3), is("d", 4))}, Requests: []map[string]string{everything, cursor(e, "3", "2-x")},
+			States: []statesynctest.ReaderState{
+				two,
+				state(e, 4, a1, b2, is("c", 3), is("d", 4)),
+			},
+			Requests: []map[string]string{everything, cursor("3", "2-x")},
 		},
 		{
 			Name: "bookmark moves", Why: "a bookmark passes changes of other collections",
 			Streams: []statesynctest.VectorStream{stream(after(list, marked(e.bookmark(2, 9, have...), "z"))...), open(e.header(9, 9))},
-			States:  []statesynctest.ReaderState{two, state(e, 9, have...)}, Requests: []map[string]string{everything, cursor(e, "9", "9-z")},
+			States:  []statesynctest.ReaderState{two, state(e, 9, have...)}, Requests: []map[string]string{everything, cursor("9", "9-z")},
 		},
 		{
 			Name: "key twice in a list", Why: "a change during the list replaces the item",
@@ -184,16 +198,36 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 			States:  []statesynctest.ReaderState{state(e, 3, b2, is("a", 3))}, Requests: []map[string]string{everything},
 		},
 		refused("lost frame", "the tombstone of a key that was not there leaves count and digest as they are", "gap", e.bookmark(3, 3, have...)),
-		refused("frame of another epoch", "all frames of a stream have one epoch", "gap", change(three, func(f *statesync.Frame) { f.Epoch = "E2" })),
+		refused(
+			"frame of another epoch",
+			"all frames of a stream have one epoch",
+			"gap",
+			change(three, func(f *statesync.Frame) { f.Epoch = "E2" }),
+		),
 		refused("versions fall", "items ascend", "gap", e.changes(2, []statesync.Item{a1, b2, is("c", 4), is("d", 3)}, is("c", 4), is("d", 3))),
-		refused("version above the frame", "items end at the version of the frame", "gap", change(three, func(f *statesync.Frame) { f.Items = []statesync.Item{is("c", 4)} })),
+		refused(
+			"version above the frame",
+			"items end at the version of the frame",
+			"gap",
+			change(three, func(f *statesync.Frame) { f.Items = []statesync.Item{is("c", 4)} }),
+		),
 		refused("wrong digest", "the items are others", "proof", e.changes(2, []statesync.Item{a1, b2, is("d", 3)}, c3)),
 		refused("wrong count", "the digest is right", "proof", change(three, func(f *statesync.Frame) { f.Count++ })),
 		refused("wrong digest of a heartbeat", "a bookmark proves the state, too", "proof", e.bookmark(2, 2, a1)),
-		refused("no digest", "a frame without more has count and digest", "proof", change(three, func(f *statesync.Frame) { f.Digest, f.Count = statesync.Digest{}, 0 })),
+		refused(
+			"no digest",
+			"a frame without more has count and digest",
+			"proof",
+			change(three, func(f *statesync.Frame) { f.Digest, f.Count = statesync.Digest{}, 0 }),
+		),
 		refused("second header", "a header is first", "place", e.header(2, 2)),
 		refused("items after synced", "a list ends once", "place", change(three, func(f *statesync.Frame) { f.Type = statesync.FrameItems })),
-		refused("unknown type", "a type of frame that is not known may mean anything", "place", change(three, func(f *statesync.Frame) { f.Type = "surprise" })),
+		refused(
+			"unknown type",
+			"a type of frame that is not known may mean anything",
+			"place",
+			change(three, func(f *statesync.Frame) { f.Type = "surprise" }),
+		),
 		{
 			Name: "frame twice", Why: "after is not the end of the frame before", Refusal: "gap",
 			Streams: []statesynctest.VectorStream{open(after(list, three, three)...)},
@@ -204,35 +238,76 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 		again("header of another epoch", "a cursor of another epoch ends in resync_required", "header", other.header(2, 2)),
 		again("server behind", "the head fell in one epoch", "behind", e.header(2, 1)),
 		{
-			Name: "list of a server behind", Why: "the old state must not come back, not even after a list that was cut", Refusal: "behind",
+			Name:    "list of a server behind",
+			Why:     "the old state must not come back, not even after a list that was cut",
+			Refusal: "behind",
 			Streams: []statesynctest.VectorStream{
 				stream(after(list, three)...), answer(410, `{"error":{"code":"resync_required","message":"","reason":"below-floor"}}`),
 				stream(e.header(0, 3), e.items(0, a1)), open(e.header(0, 2), e.items(0, a1, b2), e.synced(2, have...)),
 			},
-			States: []statesynctest.ReaderState{two, proven}, Requests: []map[string]string{everything, cursor(e, "3", "3-y"), everything, everything, everything},
+			States: []statesynctest.ReaderState{
+				two,
+				proven,
+			},
+			Requests: []map[string]string{everything, cursor("3", "3-y"), everything, everything, everything},
 		},
 		{
-			Name: "list that is not proven", Why: "the first state is the first that is proven", Refusal: "proof",
-			Streams: []statesynctest.VectorStream{open(e.header(0, 2), e.items(0, a1), change(e.synced(2, have...), func(f *statesync.Frame) { f.After = 1; f.Version = 1 })), open(list...)},
-			States:  []statesynctest.ReaderState{two}, Requests: []map[string]string{everything, everything},
+			Name:    "list that is not proven",
+			Why:     "the first state is the first that is proven",
+			Refusal: "proof",
+			Streams: []statesynctest.VectorStream{
+				open(e.header(0, 2), e.items(0, a1), change(e.synced(2, have...), func(f *statesync.Frame) { f.After = 1; f.Version = 1 })),
+				open(list...),
+			},
+			States:   []statesynctest.ReaderState{two},
+			Requests: []map[string]string{everything, everything},
 		},
 		{
-			Name: "changes before synced", Why: "the list is not complete", Refusal: "place",
-			Streams: []statesynctest.VectorStream{open(e.header(0, 2), change(e.items(0, a1, b2), func(f *statesync.Frame) { f.Type = statesync.FrameChanges })), open(list...)},
-			States:  []statesynctest.ReaderState{two}, Requests: []map[string]string{everything, everything},
+			Name:    "changes before synced",
+			Why:     "the list is not complete",
+			Refusal: "place",
+			Streams: []statesynctest.VectorStream{
+				open(e.header(0, 2), change(e.items(0, a1, b2), func(f *statesync.Frame) { f.Type = statesync.FrameChanges })),
+				open(list...),
+			},
+			States:   []statesynctest.ReaderState{two},
+			Requests: []map[string]string{everything, everything},
 		},
-		outage("half a line", "a line that is cut is no frame", statesynctest.VectorStream{Lines: append(lines(t, resumed), lines(t, three)[0][:90])}),
+		outage(
+			"half a line",
+			"a line that is cut is no frame",
+			statesynctest.VectorStream{Lines: append(lines(t, resumed), lines(t, three)[0][:90])},
+		),
 		outage("login page", "an answer without frames is an outage", statesynctest.VectorStream{Lines: []string{"<!doctype html>", "<form>"}}),
-		outage("a number as text", "fields have types", statesynctest.VectorStream{Lines: append(lines(t, resumed), `{"type":"bookmark","epoch":"E1","after":"2","version":2,"head":2}`), Open: true}),
-		outage("end of age", "the server ends a stream", statesynctest.VectorStream{Lines: append(lines(t, resumed), `{"type":"end","error":{"code":"end","message":"","reason":"age"}}`)}),
+		outage(
+			"a number as text",
+			"fields have types",
+			statesynctest.VectorStream{
+				Lines: append(lines(t, resumed), `{"type":"bookmark","epoch":"E1","after":"2","version":2,"head":2}`),
+				Open:  true,
+			},
+		),
+		outage(
+			"end of age",
+			"the server ends a stream",
+			statesynctest.VectorStream{Lines: append(lines(t, resumed), `{"type":"end","error":{"code":"end","message":"","reason":"age"}}`)},
+		),
 		outage("unavailable", "the log cannot be read", answer(503, `{"error":{"code":"unavailable","message":"","reason":"log"}}`)),
 		outage("404 of a proxy", "it says nothing about the scope", answer(404, "page not found")),
 		outage("redirect", "it is not followed", answer(302, "")),
-		listed("other epoch", "absent keys are reported once the new list is proven", answer(410, `{"error":{"code":"resync_required","message":"","reason":"other-epoch"}}`)),
+		listed(
+			"other epoch",
+			"absent keys are reported once the new list is proven",
+			answer(410, `{"error":{"code":"resync_required","message":"","reason":"other-epoch"}}`),
+		),
 		listed("other epoch within a stream", "the last line says so", statesynctest.VectorStream{
 			Lines: append(lines(t, resumed), `{"type":"end","error":{"code":"resync_required","message":"","reason":"other-epoch"}}`),
 		}),
-		listed("unknown scope", "the state is kept, and listed when the scope is back", answer(404, `{"error":{"code":"unknown_scope","message":""}}`)),
+		listed(
+			"unknown scope",
+			"the state is kept, and listed when the scope is back",
+			answer(404, `{"error":{"code":"unknown_scope","message":""}}`),
+		),
 	}
 	for _, d := range digestVectors() {
 		head := uint64(0)

@@ -135,7 +135,8 @@ func program(t *testing.T, language string) statesynctest.ReaderProgram {
 		folder := t.TempDir()
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		output, err := exec.CommandContext(ctx, "node", "typescript/node_modules/typescript/bin/tsc", "--project", "typescript", "--outDir", folder).CombinedOutput()
+		output, err := exec.CommandContext(ctx, "node", "typescript/node_modules/typescript/bin/tsc", "--project", "typescript", "--outDir", folder).
+			CombinedOutput()
 		require.NoError(t, err, "%s", output)
 		// Node reads there that these are modules.
 		require.NoError(t, os.WriteFile(filepath.Join(folder, "package.json"), []byte(`{"type":"module"}`), 0o600))

@@ -189,14 +189,14 @@ func readsBehind(ctx context.Context, s *stand) error {
 		return err
 	}
 	digest, count := statesync.DigestOf(old.Items)
-	lines := ""
+	var lines []byte
 	for _, f := range []map[string]any{
 		{"type": "header", "head": 1, "heartbeat": int64(time.Minute)},
 		{"type": "items", "version": 1, "head": 1, "items": old.Items},
 		{"type": "synced", "after": 1, "version": 1, "head": 1, "count": count, "digest": digest},
 	} {
 		f["epoch"] = old.Epoch
-		lines += string(encoded(f))
+		lines = append(lines, encoded(f)...)
 	}
 	requests := s.door.count()
 	s.door.next(fails(http.StatusGone, "resync_required", "cursor-ahead"), leaves(lines))
@@ -211,10 +211,10 @@ func readsBehind(ctx context.Context, s *stand) error {
 }
 
 // leaves sends the lines and leaves the stream open.
-func leaves(lines string) act {
+func leaves(lines []byte) act {
 	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		w.Header().Set("Content-Type", "application/x-ndjson")
-		_, err := w.Write([]byte(lines))
+		_, err := w.Write(lines)
 		if errors.Join(err, http.NewResponseController(w).Flush()) == nil {
 			<-r.Context().Done()
 		}
@@ -266,7 +266,7 @@ func (s *stand) rests(ctx context.Context, answer act) error {
 		return err
 	}
 	// An ordinary reader comes back within half a second, one that obeys in half a minute.
-	short, cancel := context.WithTimeout(ctx, time.Second)
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	_, _, err := s.request(short, requests+2)
 	switch {
@@ -335,7 +335,8 @@ func readsDrip(ctx context.Context, s *stand) error {
 				case <-r.Context().Done():
 				}
 			}
-			panic(http.ErrAbortHandler)
+			abort()
+			return nil
 		})(w, r, inner)
 	})
 	return s.silent(ctx)

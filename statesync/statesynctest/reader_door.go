@@ -33,7 +33,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	if d.down {
 		d.mu.Unlock()
-		panic(http.ErrAbortHandler)
+		abort()
 	}
 	var do act
 	if len(d.plan) > 0 {
@@ -60,6 +60,9 @@ func (d *door) sends(line []byte) ([]byte, bool) {
 	}
 	return line, false
 }
+
+// abort gives the connection up, as http.ErrAbortHandler does.
+func abort() { panic(http.ErrAbortHandler) } //nolint:forbidigo // net/http has no other way
 
 // next plans what to do with the next requests.
 func (d *door) next(acts ...act) {
@@ -152,7 +155,7 @@ func (b *bent) Write(line []byte) (int, error) {
 	}
 	if cut {
 		_ = http.NewResponseController(b.ResponseWriter).Flush() // the connection is given up in any case
-		panic(http.ErrAbortHandler)
+		abort()
 	}
 	return len(line), nil
 }

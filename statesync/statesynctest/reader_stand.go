@@ -31,7 +31,8 @@ type stand struct {
 	patience time.Duration
 
 	stopServer func() error
-	stopReader func() error
+	// startReader starts the reader once it is waited for: after the first commit.
+	startReader, stopReader func()
 
 	mu     sync.Mutex
 	states []ReaderState
@@ -64,14 +65,17 @@ func newStand(ctx context.Context, reader ReaderProgram, patience time.Duration,
 	s.serve(ctx)
 	s.web = httptest.NewServer(s.door)
 	running, cancel := context.WithCancel(ctx)
-	go func() {
-		defer close(s.ended)
-		s.endErr = reader.Run(running, s.web.URL, standScope, standToken, s.proven)
-	}()
-	s.stopReader = func() error {
+	start := sync.OnceFunc(func() {
+		go func() {
+			defer close(s.ended)
+			s.endErr = reader.Run(running, s.web.URL, standScope, standToken, s.proven)
+		}()
+	})
+	s.startReader = start
+	s.stopReader = func() {
 		cancel()
+		start()
 		<-s.ended
-		return nil
 	}
 	return s, nil
 }
@@ -93,9 +97,9 @@ func (s *stand) serve(ctx context.Context) {
 
 // close stops everything, and returns the error of a state that was reported last.
 func (s *stand) close() error {
-	err := s.stopReader()
+	s.stopReader()
 	s.web.CloseClientConnections()
-	err = errors.Join(err, s.stopServer())
+	err := s.stopServer()
 	s.web.Close()
 	if err := errors.Join(err, s.compare()); err != nil {
 		return err
@@ -204,6 +208,7 @@ func sameItem(a, b statesync.Item) bool {
 
 // reaches waits until the reader has proven the newest state of the log.
 func (s *stand) reaches(ctx context.Context) (ReaderState, error) {
+	s.startReader()
 	patience := s.patience
 	if s.checked == 0 {
 		patience = Limit // a process is starting
@@ -247,6 +252,7 @@ var errAway = errors.New("the reader does not come back")
 
 // request waits for the n-th request, and compares what the reader reports meanwhile.
 func (s *stand) request(ctx context.Context, n int) (query url.Values, mark string, err error) {
+	s.startReader()
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	for {

@@ -51,7 +51,13 @@ func TestRunReaderFindsWhatIsWrongWithAReader(t *testing.T) {
 			"says nothing of absent keys", "neither deleted nor absent", `if kind == "synced" else set()`, `if kind == "other" else set()`,
 			"a restore leads to a list, and absent keys are reported once it is proven",
 		},
-		{"says nothing of tombstones", "neither deleted nor absent", `(self.deleted.add if deleted else`, `(self.deleted.discard if deleted else`, "a tombstone is an order"},
+		{
+			"says nothing of tombstones",
+			"neither deleted nor absent",
+			`(self.deleted.add if deleted else`,
+			`(self.deleted.discard if deleted else`,
+			"a tombstone is an order",
+		},
 		{
 			"takes a list that is not proven", "the reader has", `if proves and (`, `if proves and kind != "synced" and (`,
 			"a list that is not proven is not taken",
@@ -62,17 +68,35 @@ func TestRunReaderFindsWhatIsWrongWithAReader(t *testing.T) {
 			`proves = kind == "synced" or not self.list
         if proves and not more and (`, "a commit is whole",
 		},
-		{"takes a server that is behind", silent, `epoch == self.seen[0] and head < self.seen[1]`, `False`, "a server behind its past is refused"},
+		{
+			"takes a server that is behind",
+			silent,
+			`epoch == self.seen[0] and head < self.seen[1]`,
+			`False`,
+			"a server behind its past is refused",
+		},
 		{"goes on after 401", "comes back at once", `raise Stopped(`, `raise Outage(`, "401 stops requests"},
 		{"goes on after 403", "comes back at once", `status in (401, 403)`, `status == 401`, "403 of a proxy stops requests"},
-		{"believes a proxy", "after: is \"\"", `if code in ("unknown_scope",`, `if status == 404 or code in ("unknown_scope",`, "a 404 of a proxy proves nothing"},
+		{
+			"believes a proxy",
+			"after: is \"\"",
+			`if code in ("unknown_scope",`,
+			`if status == 404 or code in ("unknown_scope",`,
+			"a 404 of a proxy proves nothing",
+		},
 		{
 			"takes an unknown scope for an empty one", "the reader has 0 items", `                self.copy.doubt(`,
 			`                if "unknown" in str(refused): yield State(self.copy.epoch, self.copy.version, {}, set(), set())
                 self.copy.doubt(`,
 			"an unknown scope keeps the state, and is listed when it is back",
 		},
-		{"stops at a login page", "it has ended", `(Outage, OSError, http.client.HTTPException, ValueError, `, `(Outage, OSError, http.client.HTTPException, `, "a login page is an outage"},
+		{
+			"stops at a login page",
+			"it has ended",
+			`(Outage, OSError, http.client.HTTPException, ValueError, `,
+			`(Outage, OSError, http.client.HTTPException, `,
+			"a login page is an outage",
+		},
 		{"takes nanoseconds for microseconds", silent, `/ 1e9`, `/ 1e6`, "a silent stream is dead"},
 		{"counts bytes as life", silent, `silence() if lines else until`, `silence()`, "bytes without a frame are silence"},
 	}

@@ -75,7 +75,7 @@ func (v VectorStream) act() act {
 		case err == nil && v.Open:
 			<-r.Context().Done()
 		case v.Status == 0:
-			panic(http.ErrAbortHandler)
+			abort()
 		}
 	}
 }

@@ -37,4 +37,6 @@ func (t transaction) ExecContext(ctx context.Context, query string, args ...any)
 }
 
 // Rollback implements [sqlstore.Tx].
-func (t transaction) Rollback() error { return t.tx.Rollback(context.Background()) }
+func (t transaction) Rollback() error {
+	return t.tx.Rollback(context.Background()) //nolint:forbidigo // as that of a *sql.Tx it takes no ctx
+}

@@ -62,6 +62,7 @@ func (tx open) Rollback() error { return pgxtx.Of(tx.Tx).Rollback() }
 func TestAStoreConformsWithTransactionsOfPgx(t *testing.T) {
 	t.Parallel()
 	statesynctest.Run(t, func(t *testing.T) statesynctest.Store {
+		t.Helper()
 		pool, store := pooled(t)
 		begin := func(ctx context.Context) (statesynctest.Tx, error) {
 			tx, err := pool.Begin(ctx)

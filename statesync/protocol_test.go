@@ -113,6 +113,7 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 	cursor := func(version, mark string) map[string]string {
 		return map[string]string{"after": version, "epoch": string(e), "mark": mark}
 	}
+	const resync = `{"error":{"code":"resync_required","message":"","reason":"other-epoch"}}`
 	two, proven := state(e, 2, have...), state(e, 3, all...)
 	resumed := e.header(2, 2)
 	// refused is a stream that a reader of two gives up at its last frame, and lists.
@@ -204,7 +205,14 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 			"gap",
 			change(three, func(f *statesync.Frame) { f.Epoch = "E2" }),
 		),
-		refused("versions fall", "items ascend", "gap", e.changes(2, []statesync.Item{a1, b2, is("c", 4), is("d", 3)}, is("c", 4), is("d", 3))),
+		refused(
+			"versions fall",
+			"items ascend",
+			"gap",
+			e.changes(2, []statesync.Item{a1, b2, is("c", 4), is("d", 3), is("e", 5)}, is("c", 4), is("d", 3), is("e", 5)),
+		),
+		refused("version below after", "no frame moves back", "gap", e.bookmark(2, 1, have...)),
+		refused("item of before", "items begin above after", "gap", e.changes(2, []statesync.Item{b2, is("a", 2), c3}, is("a", 2), c3)),
 		refused(
 			"version above the frame",
 			"items end at the version of the frame",
@@ -261,6 +269,38 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 			},
 			States:   []statesynctest.ReaderState{two},
 			Requests: []map[string]string{everything, everything},
+		},
+		{
+			Name:    "heartbeat within a list",
+			Why:     "it proves nothing yet",
+			Streams: []statesynctest.VectorStream{open(e.header(0, 2), e.items(0, a1), e.bookmark(1, 1), e.items(1, b2), e.synced(2, have...))},
+			States:  []statesynctest.ReaderState{two}, Requests: []map[string]string{everything},
+		},
+		{
+			Name:    "synced moves",
+			Why:     "what it passes was not sent",
+			Refusal: "place",
+			Streams: []statesynctest.VectorStream{
+				open(e.header(0, 3), e.items(0, a1, b2), change(e.synced(3, have...), func(f *statesync.Frame) { f.After = 2 })),
+				open(e.header(0, 3), e.items(0, all...), e.synced(3, all...)),
+			},
+			States:   []statesynctest.ReaderState{proven},
+			Requests: []map[string]string{everything, everything},
+		},
+		{
+			Name:    "epoch that was left",
+			Why:     "a server that did not see the restore",
+			Refusal: "behind",
+			Streams: []statesynctest.VectorStream{
+				stream(list...), answer(410, resync),
+				stream(other.header(0, 1), other.items(0, a1), marked(other.synced(1, a1), "o")),
+				answer(410, resync), open(list...),
+			},
+			States: []statesynctest.ReaderState{two, absent(state(other, 1, a1), b2.Key)},
+			Requests: []map[string]string{
+				everything, cursor("2", "2-x"), everything,
+				{"after": "1", "epoch": string(other), "mark": "1-o"}, everything, everything,
+			},
 		},
 		{
 			Name:    "changes before synced",

@@ -299,7 +299,8 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 			States: []statesynctest.ReaderState{two, absent(state(other, 1, a1), b2.Key)},
 			Requests: []map[string]string{
 				everything, cursor("2", "2-x"), everything,
-				{"after": "1", "epoch": string(other), "mark": "1-o"}, everything, everything,
+				{"after": "1", "epoch": string(other), "mark": "1-o"},
+				everything, everything,
 			},
 		},
 		{

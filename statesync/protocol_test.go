@@ -110,7 +110,7 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 		return s
 	}
 	everything := map[string]string{}
-	cursor := func(version, mark string) map[string]string {
+	cursor := func(version, mark string) map[string]string { //nolint:unparam // other calls have others, which it does not see
 		return map[string]string{"after": version, "epoch": string(e), "mark": mark}
 	}
 	const resync = `{"error":{"code":"resync_required","message":"","reason":"other-epoch"}}`

@@ -272,7 +272,8 @@ func (c *Client) do(ctx context.Context, client *http.Client, method, scope, res
 	} else { // not the server's answer, but a proxy's: its 404 proves nothing about the scope
 		err = fmt.Errorf("unexpected answer %s", response.Status)
 	}
-	if response.StatusCode == http.StatusUnauthorized && !errors.Is(err, ErrUnauthenticated) {
+	refused := response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden
+	if refused && !errors.Is(err, ErrUnauthenticated) {
 		err = fmt.Errorf("%w: %w", ErrUnauthenticated, err) // of a proxy, or of the program before its Handler
 	}
 	return nil, err

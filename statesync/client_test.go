@@ -64,6 +64,7 @@ func TestTheWordOfAProxyIsNotThatOfTheServer(t *testing.T) {
 		http.StatusNotFound:     nil,
 		http.StatusGone:         nil,
 		http.StatusUnauthorized: statesync.ErrUnauthenticated,
+		http.StatusForbidden:    statesync.ErrUnauthenticated,
 	} {
 		c := answering(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>no such page</html>", status) })
 		err := watchOnce(t, c)

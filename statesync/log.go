@@ -104,7 +104,8 @@ var (
 	// It proves nothing about the scope's content: a reader that gets it deletes
 	// nothing.
 	ErrUnknownScope = errors.New("unknown scope")
-	// ErrUnauthenticated is a credential that is missing, wrong or revoked.
+	// ErrUnauthenticated is a credential that is missing, wrong or revoked, or that a proxy
+	// does not let pass.
 	ErrUnauthenticated = errors.New("unauthenticated")
 	// ErrResync is in the chain of every ResyncError.
 	ErrResync = errors.New("resync required")

@@ -169,6 +169,9 @@ func (m *mirror) see(at Cursor) {
 		}
 		m.past[m.seen.Epoch] = true
 		m.newest = nil
+	} else {
+		// A list begins below it: one that is cut must not let an older server in.
+		at.Version = max(at.Version, m.seen.Version)
 	}
 	m.seen = at
 }

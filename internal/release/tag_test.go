@@ -40,8 +40,8 @@ func inRepo(t *testing.T, dir string, args ...string) string {
 // nested are the folders of the modules that are published.
 func nested() []string {
 	return []string{
-		".", "cloud/aws", "cmd", "examples", "reconcile/controllerruntime", "reconcile/operatormetrics", "reconcile/tracing", "reconcile/simtest/upstream",
-		"statesync/sqlstore",
+		".", "cloud/aws", "cmd", "examples", "reconcile/controllerruntime", "reconcile/operatormetrics",
+		"reconcile/tracing", "reconcile/simtest/upstream", "statesync/sqlstore",
 	}
 }
 

@@ -136,7 +136,21 @@
 // busy_timeout a third of the caller's own writes fail with SQLITE_BUSY, and Migrate and
 // Start return an error if DB has none and may have more than one connection. Without
 // _txlock=immediate a transaction that reads before it writes fails, whatever the
-// timeout. Without WAL a reader and a writer wait for each other.
+// timeout. Without WAL a reader and a writer wait for each other. Migrate and Start log a
+// warning that names the option if one of these two is missing.
+//
+// # Migrations by another tool
+//
+// [Migrations] has the files that [Store.Migrate] runs. They make the tables meta, scopes,
+// queue, log, marks, readers and schema, each with the prefix, and on PostgreSQL the sequence
+// queue_seq. A later version of this package adds files, and changes none. With goose:
+//
+//	files, err := sqlstore.Migrations(sqlstore.PostgreSQL, "")
+//	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName("trueup_goose"))
+//
+// The table name keeps its versions apart from those of the program's own files. Atlas and
+// Flyway read files from a folder: os.CopyFS writes them there; Flyway wants the names
+// V1__tables.sql and so on.
 //
 // # Privileges on PostgreSQL
 //

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
+	"testing/fstest"
 )
 
 // ErrNewerSchema is a database whose tables were made by a newer version of
@@ -17,6 +19,36 @@ var ErrNewerSchema = errors.New("tables are of a newer version")
 //go:embed migrations
 var migrations embed.FS
 
+// schemaTable has a row for each migration that was made.
+const schemaTable = `CREATE TABLE IF NOT EXISTS {p}schema (version integer PRIMARY KEY)`
+
+// Migrations returns the migrations of Migrate as files, 0001_tables.sql and so on, for a
+// tool that runs a program's own: each is plain SQL for the tables whose names begin with
+// prefix, empty for the default, and has the line that goose asks for, a comment for others.
+// They record themselves as Migrate does, so that it may be called before and after them. It
+// returns an error for a dialect or prefix that a [Store] would not take.
+func Migrations(dialect Dialect, prefix string) (fs.FS, error) {
+	s := &Store{Dialect: dialect, Prefix: prefix}
+	if err := errors.Join(s.named()...); err != nil {
+		return nil, err
+	}
+	known, err := fs.Glob(migrations, "migrations/"+dialect.String()+"/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	files := fstest.MapFS{}
+	for i, name := range known {
+		text, err := migrations.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		whole := fmt.Sprintf("-- +goose Up\n%s\n%s;\nINSERT INTO {p}schema (version) VALUES (%d);\n",
+			strings.TrimSpace(string(text)), schemaTable, i+1)
+		files[path.Base(name)] = &fstest.MapFile{Data: []byte(strings.ReplaceAll(whole, "{p}", s.prefix())), Mode: 0o444}
+	}
+	return files, nil
+}
+
 // Migrate makes the tables, or brings those of an older version up to date. It leaves
 // current ones as they are. Several processes may call it at once. It needs the right
 // to create tables; no other method does.
@@ -24,7 +56,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.ready(); err != nil {
 		return err
 	}
-	if err := s.waits(ctx); err != nil {
+	if err := s.opened(ctx); err != nil {
 		return err
 	}
 	err := s.retry(ctx, func() error {
@@ -47,7 +79,7 @@ func (s *Store) migrate(ctx context.Context, tx *sql.Tx) error {
 			return err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, in(`CREATE TABLE IF NOT EXISTS {p}schema (version integer PRIMARY KEY)`)); err != nil {
+	if _, err := tx.ExecContext(ctx, in(schemaTable)); err != nil {
 		return err
 	}
 	var version int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 )
 
 // ErrNoBusyTimeout is a SQLite whose transactions fail instead of waiting for each
@@ -12,9 +13,23 @@ var ErrNoBusyTimeout = errors.New(
 	"SQLite has no busy_timeout and writers fail with SQLITE_BUSY: open it with ?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate, or limit DB to one connection",
 )
 
-// waits returns ErrNoBusyTimeout for a SQLite of several connections that has none.
-func (s *Store) waits(ctx context.Context) error {
-	if s.Dialect != SQLite || s.DB.Stats().MaxOpenConnections == 1 {
+// opened returns ErrNoBusyTimeout for a SQLite of several connections that has none, and
+// logs what else makes its transactions fail or wait.
+func (s *Store) opened(ctx context.Context) error {
+	if s.Dialect != SQLite {
+		return nil
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	var journal string
+	if err := s.DB.QueryRowContext(ctx, `PRAGMA journal_mode`).Scan(&journal); err != nil {
+		return fmt.Errorf("journal_mode: %w", err)
+	}
+	if journal != "wal" && journal != "memory" { // a database in memory has no other
+		s.logger().WarnContext(ctx, "SQLite makes readers and writers wait for each other",
+			slog.String("pragma", "journal_mode"), slog.String("is", journal), slog.String("right", "_pragma=journal_mode(WAL)"))
+	}
+	if s.DB.Stats().MaxOpenConnections == 1 {
 		return nil
 	}
 	var milliseconds int
@@ -24,7 +39,44 @@ func (s *Store) waits(ctx context.Context) error {
 	if milliseconds == 0 {
 		return ErrNoBusyTimeout
 	}
+	deferred, err := s.deferred(ctx, milliseconds)
+	if err != nil {
+		return fmt.Errorf("txlock: %w", err)
+	}
+	if deferred {
+		s.logger().WarnContext(ctx, "SQLite fails transactions that read before they write, whatever the busy_timeout",
+			slog.String("option", "txlock"), slog.String("is", "deferred"), slog.String("right", "_txlock=immediate"))
+	}
 	return nil
+}
+
+// deferred reports whether a transaction of DB takes no lock when it begins: then another
+// connection can take it. SQLite has no question for that.
+func (s *Store) deferred(ctx context.Context, busyTimeout int) (deferred bool, err error) {
+	other, err := s.DB.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, other.Close()) }()
+	tx, err := s.DB.BeginTx(ctx, nil)
+	if Retryable(err) {
+		return false, nil // it asks for the lock when it begins, and another writer has it
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, tx.Rollback()) }()
+	if _, err := other.ExecContext(ctx, `PRAGMA busy_timeout = 0`); err != nil {
+		return false, err
+	}
+	_, busy := other.ExecContext(ctx, `BEGIN IMMEDIATE`)
+	if busy == nil {
+		_, err = other.ExecContext(ctx, `ROLLBACK`)
+	} else if !Retryable(busy) {
+		err = busy
+	}
+	_, resetErr := other.ExecContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, busyTimeout))
+	return busy == nil, errors.Join(err, resetErr)
 }
 
 // sqlite fills in the statements of SQLite. A transaction that has written is the only

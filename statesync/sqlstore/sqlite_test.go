@@ -1,11 +1,14 @@
 package sqlstore_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,4 +154,31 @@ func TestASQLiteWhoseWritersFailOnEachOtherIsRefused(t *testing.T) {
 	require.ErrorContains(t, bare.Start(t.Context()), "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate")
 	require.NoError(t, open("", 1).Migrate(t.Context()), "one connection waits for itself")
 	require.NoError(t, open("?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate", 0).Migrate(t.Context()))
+}
+
+// TestASQLiteThatIsOpenedOtherwiseIsWarnedAbout names the option that is missing, and no other.
+func TestASQLiteThatIsOpenedOtherwiseIsWarnedAbout(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]string{
+		"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate":    "",
+		"?_pragma=busy_timeout(5000)&_pragma=journal_mode(DELETE)&_txlock=immediate": "right=_pragma=journal_mode(WAL)",
+		"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)":                      "right=_txlock=immediate",
+		"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=exclusive":    "",
+	} {
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "app.db")+options)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		var log bytes.Buffer
+		store := &sqlstore.Store{DB: db, Dialect: sqlstore.SQLite, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		require.NoError(t, store.Migrate(t.Context()))
+		if want == "" {
+			require.Empty(t, log.String(), options)
+			continue
+		}
+		require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "%s: %s", options, log.String())
+		require.Contains(t, strings.ReplaceAll(log.String(), `"`, ""), want, options)
+		var milliseconds int
+		require.NoError(t, db.QueryRowContext(t.Context(), `PRAGMA busy_timeout`).Scan(&milliseconds))
+		require.Equal(t, 5000, milliseconds, "the connection that looked is as before")
+	}
 }

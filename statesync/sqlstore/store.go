@@ -91,12 +91,7 @@ func (s *Store) ready() error {
 		if s.DB == nil {
 			errs = append(errs, errors.New("sqlstore: Store.DB: is required"))
 		}
-		if s.Dialect != SQLite && s.Dialect != PostgreSQL {
-			errs = append(errs, fmt.Errorf("sqlstore: Store.Dialect: is %d, must be SQLite or PostgreSQL", int(s.Dialect)))
-		}
-		if !validPrefix.MatchString(s.prefix()) {
-			errs = append(errs, fmt.Errorf("sqlstore: Store.Prefix: is %q, must match %s", s.Prefix, validPrefix))
-		}
+		errs = append(errs, s.named()...)
 		for _, field := range []struct {
 			name  string
 			value time.Duration
@@ -113,6 +108,17 @@ func (s *Store) ready() error {
 	return s.setupErr
 }
 
+// named checks what the names of tables and files depend on.
+func (s *Store) named() (errs []error) {
+	if s.Dialect != SQLite && s.Dialect != PostgreSQL {
+		errs = append(errs, fmt.Errorf("sqlstore: Store.Dialect: is %d, must be SQLite or PostgreSQL", int(s.Dialect)))
+	}
+	if !validPrefix.MatchString(s.prefix()) {
+		errs = append(errs, fmt.Errorf("sqlstore: Store.Prefix: is %q, must match %s", s.Prefix, validPrefix))
+	}
+	return errs
+}
+
 func (s *Store) prefix() string           { return cmp.Or(s.Prefix, defaultPrefix) }
 func (s *Store) poll() time.Duration      { return cmp.Or(s.Poll, defaultPoll) }
 func (s *Store) retention() time.Duration { return cmp.Or(s.Retention, defaultRetention) }
@@ -121,6 +127,15 @@ func (s *Store) readDB() *sql.DB          { return cmp.Or(s.ReadDB, s.DB) }
 
 func (s *Store) logger() *slog.Logger {
 	return cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
+}
+
+// Tx is an open transaction of the caller: a [*sql.Tx], or one of pgx by package pgxtx.
+type Tx interface {
+	// ExecContext runs one statement.
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	// Rollback is not called. It keeps out a *sql.DB, whose statements are transactions of
+	// their own: a reader could see a part of the changes.
+	Rollback() error
 }
 
 // Append records the changes in the caller's transaction. They become readable,
@@ -132,8 +147,9 @@ func (s *Store) logger() *slog.Logger {
 // of Append. If the last commit must win, first lock the row with the key's state, by
 // UPDATE or SELECT FOR UPDATE; a program with such a row does so anyway.
 //
-// Append takes no lock that another Append waits for. Call Wake after the commit.
-func (s *Store) Append(ctx context.Context, tx *sql.Tx, changes ...statesync.Change) error {
+// Append takes no lock that another Append waits for. Call Wake after the commit. For a
+// transaction of pgx, see package pgxtx.
+func (s *Store) Append(ctx context.Context, tx Tx, changes ...statesync.Change) error {
 	if err := s.ready(); err != nil {
 		return err
 	}
@@ -141,7 +157,7 @@ func (s *Store) Append(ctx context.Context, tx *sql.Tx, changes ...statesync.Cha
 }
 
 // append calls done after each statement.
-func (s *Store) append(ctx context.Context, tx *sql.Tx, changes []statesync.Change, done func()) error {
+func (s *Store) append(ctx context.Context, tx Tx, changes []statesync.Change, done func()) error {
 	var errs []error
 	for _, c := range changes {
 		if err := c.Validate(); err != nil {
@@ -181,7 +197,7 @@ func rows(changes []statesync.Change) []any {
 
 // AddScope makes the scopes that do not exist, soon after the caller's transaction has
 // committed. An empty scope needs it; any other is made by its first change.
-func (s *Store) AddScope(ctx context.Context, tx *sql.Tx, scopes ...string) error {
+func (s *Store) AddScope(ctx context.Context, tx Tx, scopes ...string) error {
 	if err := s.ready(); err != nil {
 		return err
 	}

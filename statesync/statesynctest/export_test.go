@@ -31,3 +31,13 @@ func Impatient(patience time.Duration, s Server) Server {
 	s.patience = patience
 	return s
 }
+
+// ReaderFailure runs one check of RunReader, which waits no longer than that.
+func ReaderFailure(ctx context.Context, name string, reader ReaderProgram, patience time.Duration) error {
+	for _, check := range readerChecks() {
+		if check.name == name {
+			return runReaderCheck(ctx, check, reader, patience)
+		}
+	}
+	return nil
+}

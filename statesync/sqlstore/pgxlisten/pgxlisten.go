@@ -15,8 +15,8 @@ import (
 )
 
 // On returns a function for the field Listen. It takes one connection of db,
-// which must have been opened by the driver "pgx", and must not go through a
-// pooler that hands out a connection for a transaction only.
+// which must have been opened by the driver "pgx" or be of stdlib.OpenDBFromPool, and must not
+// go through a pooler that hands out a connection for a transaction only.
 func On(db *sql.DB) func(ctx context.Context, channels []string, listening func(), heard func(channel, payload string)) error {
 	return func(ctx context.Context, channels []string, listening func(), heard func(channel, payload string)) error {
 		conn, err := db.Conn(ctx)
@@ -30,6 +30,10 @@ func On(db *sql.DB) func(ctx context.Context, channels []string, listening func(
 		_ = conn.Raw(func(raw any) error {
 			if c, ok := raw.(*stdlib.Conn); ok {
 				failure = listen(ctx, c.Conn(), channels, listening, heard)
+				// A pool of pgx would hand it out again, with its subscriptions.
+				closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), answer)
+				defer cancel()
+				_ = c.Conn().Close(closing) // the reason why it ended matters more
 			} else {
 				failure = fmt.Errorf("the driver is %T, not the one of pgx", raw)
 			}

@@ -87,8 +87,11 @@ release: ## Build a release into dist/VERSION (VERSION=v0.1.0, KEY=file) and tag
 	cd internal/release && $(ALONE) $(GO) run . cut --out '$(CURDIR)/dist/$(VERSION)' --version '$(VERSION)' $(if $(KEY),--key '$(abspath $(KEY))')
 release-push: ## Push the images of dist/VERSION (VERSION=v0.1.0) below REPO, with the credentials of docker login
 	cd internal/release && $(ALONE) $(GO) run . push --out '$(CURDIR)/dist/$(VERSION)' --version '$(VERSION)' --push '$(REPO)'
-door: ## Get every module from a local module proxy into empty folders, as users will (minutes)
-	@out=$$(mktemp); trap 'rm -f "$$out"' EXIT; cd internal/release && $(ALONE) $(GO) test -v -count=1 -timeout 1h -run LocalProxy . >"$$out" 2>&1; status=$$?; \
+door: ## Try what a stranger meets: each row of docs/expected.md, every module from a local module proxy in empty folders, the readers in other languages (minutes)
+	@out=$$(mktemp); trap 'rm -f "$$out"' EXIT; { \
+	$(WORK) $(GO) test -v -count=1 -run TableOfWhatIsExpected ./internal/policy && \
+	TRUEUP_REQUIRE_SERVICES=1 $(WORK) $(GO) test -v -count=1 ./statesync/readers && \
+	(cd internal/release && $(ALONE) $(GO) test -v -count=1 -timeout 1h -run LocalProxy .); } >"$$out" 2>&1; status=$$?; \
 	[ $$status = 0 ] || cat "$$out"; grep '^figure ' "$$out"; exit $$status
 
 # Built, not run by "go tool": that would need GOWORK=off, which the linter

@@ -121,12 +121,12 @@ func (p *starbaseWorld) empty(w *simtest.World, r *http.Request, body []byte) []
 	return body
 }
 
-// environment returns what the agent is configured with.
-func (p *starbaseWorld) environment() func(string) string {
+// environment returns what an agent is configured with.
+func (p *starbaseWorld) environment(transport string) func(string) string {
 	env := map[string]string{
 		"STARFORM_STARBASE_URL": "https://starbase.example.com", "STARFORM_CLUSTER_ID": clusterID, "STARFORM_REGION": "nyc3",
 		"STARFORM_AUTH_TOKEN_FILE": p.plane.TokenFile(), "STARFORM_GATEWAY_SERVICE": "edge/gateway",
-		"STARFORM_TRANSPORT": p.transport,
+		"STARFORM_TRANSPORT": transport,
 	}
 	return func(name string) string { return env[name] }
 }

@@ -62,21 +62,28 @@ func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) fun
 	return func() simtest.Scenario {
 		p := &starbaseWorld{t: t, plane: planes.Next(), since: map[string]time.Time{}, until: map[string]time.Time{}}
 		p.plane.Answer = p.empty
+		agent := func(ctx context.Context, net http.RoundTripper, transport string) error {
+			config, err := shuttle.ReadConfig(p.environment(transport))
+			if err != nil {
+				return err
+			}
+			config.HealthAddress, config.MetricsAddress = "0", "0"
+			a := &shuttle.Agent{
+				Config: config, Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Starbase: p.link(net),
+				Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
+			}
+			return a.Start(ctx)
+		}
 		s := simtest.Scenario{
 			Kinds: simulatedKinds(), Machinery: machinery, Rights: rights,
 			Program: func(ctx context.Context, net http.RoundTripper) error {
 				p.plane.Open() //nolint:contextcheck // the control plane has a context of its own
 				p.note()       //nolint:contextcheck // the control plane has a context of its own
-				config, err := shuttle.ReadConfig(p.environment())
-				if err != nil {
-					return err
-				}
-				config.HealthAddress, config.MetricsAddress = "0", "0"
-				a := &shuttle.Agent{
-					Config: config, Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Starbase: p.link(net),
-					Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
-				}
-				return a.Start(ctx)
+				return agent(ctx, net, p.transport)
+			},
+			// As in a rolling update from before there were streams, or back to it.
+			Older: func(ctx context.Context, net http.RoundTripper) error {
+				return agent(ctx, net, map[string]string{"stream": "poll", "poll": "stream"}[p.transport])
 			},
 			Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{}.Act, simtest.ReplicaSets, simtest.Deployments},
 			Habits: p.habits(),

@@ -109,7 +109,7 @@ func TestTheTickerInASimulatedWorld(t *testing.T) {
 		s.Program = func(ctx context.Context, net http.RoundTripper) error {
 			p.plane.Open() //nolint:contextcheck // the control plane has a context of its own
 			p.note()       //nolint:contextcheck // the control plane has a context of its own
-			env := p.environment()
+			env := p.environment(p.transport)
 			config, err := shuttle.ReadConfig(func(name string) string {
 				if name == "STARFORM_WAKE_ON_DRIFT" {
 					return "false"

@@ -40,10 +40,10 @@ func TestTheTutorialWorksWhenItIsPasted(t *testing.T) {
 	for _, want := range []string{
 		`site.example.com/web +web:1 +2 +True +Ready`,
 		`pod/web-\S+ +1/1 +Running`,
-		`unschedulable`,
+		`node\(s\) were unschedulable`,
 		`configmaps\], verbs: \[get, list, watch, create, patch, delete\]`,
 		`\{"index.html":"This is web"\}`,
-		`at rest`,
+		`more than 1000 requests in a minute without faults`,
 		`reproduce: SIMTEST_SEED=`,
 		`No resources found in default namespace.`,
 		`the end`,

@@ -22,7 +22,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // TestKilledAnywhereItEndsTheSame kills a program before and after every request
@@ -62,7 +62,7 @@ var worlds atomic.Int64
 
 func sweepWorlds(t *testing.T, sweep applytest.Sweep) {
 	t.Helper()
-	cluster := bare.start(t)
+	cluster := bare.Cluster(t)
 	sweep.Run(t, func(t *testing.T) applytest.Scenario {
 		t.Helper()
 		w := newWorld(t, cluster, int(worlds.Add(1)))

@@ -19,7 +19,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // TestHistoriesToOneDesiredStateEndEqual lets programs live through random
@@ -29,7 +29,7 @@ import (
 func TestHistoriesToOneDesiredStateEndEqual(t *testing.T) {
 	t.Parallel()
 	seed := seedOf(t)
-	cluster := bare.start(t)
+	cluster := bare.Cluster(t)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a seed is wanted
 	final := randomSet(random)
 	plain := newHistory(t, cluster, random)

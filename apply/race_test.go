@@ -23,7 +23,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 const (
@@ -40,7 +40,7 @@ const (
 // and nothing else, at rest. TRUEUP_STEPS and TRUEUP_SEED repeat a run.
 func TestManyPartsAtOnceAgreeWithAModel(t *testing.T) {
 	t.Parallel()
-	cluster := bare.start(t)
+	cluster := bare.Cluster(t)
 	steps := 10_000
 	if testing.Short() {
 		steps = 1_000

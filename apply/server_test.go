@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,46 +24,28 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/apply/budget"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // shared is the API server of the tests that need one, each with its own namespace, owner and
 // user; bare has neither controllers nor definitions, for those that compare all that is there.
 var (
-	shared = server{options: kubetest.Options{GatewayAPI: true, Controllers: true}}
-	bare   server
+	shared = kubetest.Shared{Options: kubetest.Options{GatewayAPI: true, Controllers: true}}
+	bare   kubetest.Shared
 )
-
-// server is started by the first test that asks for it.
-type server struct {
-	options kubetest.Options
-	once    sync.Once
-	cluster *kubetest.Cluster
-	err     error
-}
-
-func (s *server) start(t *testing.T) *kubetest.Cluster {
-	t.Helper()
-	s.once.Do(func() { s.cluster, s.err = kubetest.Run(context.Background(), s.options) })
-	require.NoError(t, s.err)
-	return s.cluster
-}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	for _, s := range []*server{&shared, &bare} {
-		if s.cluster != nil {
-			s.cluster.Stop()
-		}
-	}
+	shared.Stop()
+	bare.Stop()
 	os.Exit(code)
 }
 
 // serverBench returns a bench on the shared API server.
 func serverBench(t *testing.T) *bench {
 	t.Helper()
-	return newBench(t, shared.start(t))
+	return newBench(t, shared.Cluster(t))
 }
 
 // bench is one owner with its own user and namespace.

@@ -23,7 +23,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/agentjob/internal/crds"
 	agentjob "github.com/seed-9e1ffd66/trueup/cmd/agentjob/operator"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/modbuild"
 )
 
 var update = flag.Bool("update", false, "rewrite the generated files of the chart")
@@ -42,7 +42,7 @@ func helm(t *testing.T, env []string, args ...string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // it is built the first time
 	defer cancel()
-	program, err := kubetest.BuildHelm(ctx, t.Output())
+	program, err := modbuild.Helm(ctx, t.Output())
 	require.NoError(t, err)
 	home := t.TempDir()
 	cmd := exec.CommandContext(ctx, program, args...)

@@ -19,8 +19,8 @@ import (
 
 	agentjob "github.com/seed-9e1ffd66/trueup/cmd/agentjob/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	testprocess "github.com/seed-9e1ffd66/trueup/internal/test/process"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // installation is a release of the chart on a cluster.

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 //go:embed nodepools.yaml

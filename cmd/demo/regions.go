@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 //go:embed regions.yaml

@@ -20,9 +20,9 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 	"github.com/seed-9e1ffd66/trueup/internal/test/programs"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 const (

@@ -39,6 +39,8 @@ const help = `Make a Kubernetes cluster match the YAML of a folder.
   trueup watch -f shop             keep it so
   trueup who deployment/web        which program owns which field, since when
   kustomize build . | trueup diff -f - --part shop
+  trueup new sites --module example.com/sites --kind Site    write a new operator
+  trueup cluster .cluster          start a Kubernetes to try it on
 
 The objects of a folder are a part of a set. The set is a ConfigMap in the namespace, which
 remembers the kinds of its objects and the cluster; by default it is named default. The part
@@ -79,7 +81,7 @@ func command(transport http.RoundTripper) *cobra.Command {
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the cluster")
 	root.AddCommand(
 		o.diffCommand(), o.planCommand(), o.applyCommand(), o.adoptCommand(), o.pruneCommand(), o.deleteCommand(),
-		o.waitCommand(), o.watchCommand(), o.whoCommand(), o.setsCommand(),
+		o.waitCommand(), o.watchCommand(), o.whoCommand(), o.setsCommand(), o.newCommand(), o.clusterCommand(),
 	)
 	program.Bind(root, "TRUEUP_", os.LookupEnv)
 	bound := root.PersistentPreRunE

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/diff"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // Each story is one use of the command, as a person sees it.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/examples/internal/programtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 const shop = `

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/examples/internal/programtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // The operator runs as a program, with its own ServiceAccount, on a Kubernetes whose

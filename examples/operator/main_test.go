@@ -16,8 +16,8 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/examples/internal/programtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // user is who the operator is for the API server.

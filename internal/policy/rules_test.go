@@ -34,6 +34,8 @@ var budgets = map[string]budget{
 	"apply/readiness": {limit: 80},
 	"apply/budget":    {},
 	"reconcile/kube":  {limit: 160}, // watches with the same parts of client-go as apply
+	// For tests of any program: a rest.Config and, for answers as those of kubectl, its templates.
+	"reconcile/kube/kubetest": {limit: 110},
 	// It joins apply and reconcile/kube, and adds nothing of others.
 	"reconcile/operator": {limit: 160},
 	// Its causes are those of readiness.

@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/controllerruntime"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 

@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	agentjob "github.com/seed-9e1ffd66/trueup/cmd/agentjob/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // cell is a Kubernetes with the operator's definitions and rights, in which the

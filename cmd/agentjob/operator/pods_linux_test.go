@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/podtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // TestAnAgentThatRunsUsesWhatItGets runs the program of an agent in the pods of its runs, with

@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	agentjob "github.com/seed-9e1ffd66/trueup/cmd/agentjob/operator"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 const account = "system:serviceaccount:" + agentjob.Namespace + ":" + agentjob.Account

@@ -27,9 +27,9 @@ import (
 	application "github.com/seed-9e1ffd66/trueup/cmd/application/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/keycloaktest"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/s3test"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 const account = "system:serviceaccount:" + application.Namespace + ":" + application.Account

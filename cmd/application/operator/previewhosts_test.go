@@ -11,7 +11,7 @@ import (
 
 	application "github.com/seed-9e1ffd66/trueup/cmd/application/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // TestHostilePreviewHosts is about hosts of previews, which two tenants want that have

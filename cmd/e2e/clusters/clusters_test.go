@@ -19,8 +19,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // database is one kind that scenarios run on.

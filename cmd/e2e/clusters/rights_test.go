@@ -9,7 +9,7 @@ import (
 
 	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // TestTheAgentMayDoWhatTheContractAsksAndNoMore compares what the API server grants to the

@@ -28,9 +28,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/application/names"
 	application "github.com/seed-9e1ffd66/trueup/cmd/application/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/test/keycloaktest"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/s3test"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // world is a Kubernetes with both operators, each with its own rights, and the services that

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/manifests"
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // database is one kind that scenarios run on.

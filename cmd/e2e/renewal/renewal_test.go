@@ -19,9 +19,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 	"github.com/seed-9e1ffd66/trueup/internal/test/programs"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 const clusterID = "aaaaaaaa-0000-4000-8000-000000000001"

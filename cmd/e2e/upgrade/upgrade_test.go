@@ -17,9 +17,9 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // replicas start control planes on one database.

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/modbuild"
 )
 
 // charts is the folder of the Helm charts that are made of the bases. The agent-run operator has one of
@@ -369,7 +369,7 @@ func helm(t *testing.T, args ...string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // it is built the first time
 	defer cancel()
-	program, err := kubetest.BuildHelm(ctx, t.Output())
+	program, err := modbuild.Helm(ctx, t.Output())
 	require.NoError(t, err)
 	home := t.TempDir()
 	cmd := exec.CommandContext(ctx, program, args...)

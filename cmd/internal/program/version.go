@@ -61,3 +61,12 @@ func build() (version, revision, goversion string) {
 	}
 	return cmp.Or(release, info.Main.Version, "(devel)"), revision, info.GoVersion
 }
+
+// Release returns the version of the release that the running program is of, empty if of none.
+func Release() string {
+	version, _, _ := build()
+	if tag(version) == "latest" {
+		return ""
+	}
+	return version
+}

@@ -28,9 +28,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/controltest"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/manifests"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // rig is a region with a control plane, in the real Kubernetes that all tests share, for what no simulated

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/manifests"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // definitions are the kinds of Cilium that live in namespaces, without content, as

@@ -39,7 +39,7 @@ import (
 	nodepool "github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/ec2test"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // image is one that the emulator knows.

@@ -23,7 +23,7 @@ import (
 	nodepool "github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/parallel"
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // BenchmarkRest is N8: what a pool of 1,000 machines with 10,000 pods costs while nothing

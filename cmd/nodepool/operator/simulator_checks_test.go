@@ -31,7 +31,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/userdata"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/ec2test"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // world is a cluster, an EC2, and a simulator between them.

@@ -24,8 +24,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // TestAgent runs the agent against a real Kubernetes, each subtest as a cluster

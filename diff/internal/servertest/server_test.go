@@ -6,7 +6,6 @@ package servertest_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/seed-9e1ffd66/trueup/diff"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // What is installed is served within milliseconds.
@@ -30,23 +29,10 @@ const (
 	waitStep  = 20 * time.Millisecond
 )
 
-// cluster is shared by all tests of this package.
-var cluster *kubetest.Cluster
+// shared is the cluster of all tests of this package.
+var shared kubetest.Shared
 
-func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	c, err := kubetest.Run(context.Background(), kubetest.Options{})
-	if err != nil {
-		println(err.Error())
-		return 1
-	}
-	defer c.Stop()
-	cluster = c
-	return m.Run()
-}
+func TestMain(m *testing.M) { shared.Main(m) }
 
 // server is a namespace of its own, and a client.
 type server struct {
@@ -58,7 +44,7 @@ var namespaces atomic.Int64
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	client, err := dynamic.NewForConfig(cluster.Config)
+	client, err := dynamic.NewForConfig(shared.Cluster(t).Config)
 	require.NoError(t, err)
 	s := &server{client: client, namespace: fmt.Sprintf("test-%d", namespaces.Add(1))}
 	s.apply(t, "setup", "{apiVersion: v1, kind: Namespace, metadata: {name: "+s.namespace+"}}")

@@ -10,8 +10,8 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/examples/internal/programtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // contenders are the forms of one operator, by the name that its children carry.

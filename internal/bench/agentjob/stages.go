@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // both calls f for each contender, beginning with the other one in each round.

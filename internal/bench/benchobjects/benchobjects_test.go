@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchobjects"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 func TestAMixHasDistinctObjectsOfItsKinds(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/modbuild"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // bench is one run.
@@ -89,7 +90,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer b.cluster.Stop()
-	if programs.helm, err = kubetest.BuildHelm(ctx, os.Stderr); err != nil {
+	if programs.helm, err = modbuild.Helm(ctx, os.Stderr); err != nil {
 		return err
 	}
 	programs.kubectl = b.cluster.KubectlPath()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchobjects"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // world is the API server, and what happens to it beside the contenders.

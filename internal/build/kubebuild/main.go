@@ -12,16 +12,17 @@ import (
 	"os/signal"
 	"slices"
 
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/modbuild"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 func main() {
 	build := kubetest.BuildAssets
 	switch {
 	case slices.Equal(os.Args[1:], []string{"helm"}):
-		build = kubetest.BuildHelm
+		build = modbuild.Helm
 	case slices.Equal(os.Args[1:], []string{"versitygw"}):
-		build = kubetest.BuildVersitygw
+		build = modbuild.Versitygw
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	path, err := build(ctx, os.Stderr)

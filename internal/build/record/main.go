@@ -17,7 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 const castFile, pictureFile = "docs/trueup.cast", "docs/trueup.svg"

@@ -22,7 +22,7 @@ var slow = []string{ //nolint:gochecknoglobals // constant
 	"./statesync/sqlstore", "./cmd/controlplane", "./cmd/nodepool", "./cmd/nodepool/internal/userdata", "./examples/drift",
 	"./cmd/krane/render", "./cmd/trueup", "./cmd/internal/program", "./internal/test/ec2test", "./examples/embed",
 	"./diff/internal/servertest", "./examples/converge", "./statesync", "./reconcile/controllerruntime",
-	"./cmd/application/internal/auth", "./examples/hello", "./reconcile/simtest/upstream", "./internal/test/kubetest",
+	"./cmd/application/internal/auth", "./examples/hello", "./reconcile/simtest/upstream", "./reconcile/kube/kubetest",
 	"./cloud/local", "./examples/foreign", "./cmd/internal/definitionstest", "./statesync/sqlstore/pgxlisten",
 }
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // workspace returns the modules of go.work, as patterns of packages.

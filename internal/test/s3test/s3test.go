@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/modbuild"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
@@ -51,7 +51,7 @@ func Start(tb testing.TB) *Server {
 
 // Run starts a server that the caller must Stop. The context bounds the start only.
 func Run(ctx context.Context) (*Server, error) {
-	program, err := kubetest.BuildVersitygw(ctx, os.Stderr)
+	program, err := modbuild.Versitygw(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
 )

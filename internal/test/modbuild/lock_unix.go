@@ -1,6 +1,6 @@
 //go:build unix
 
-package kubetest
+package modbuild
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// lockFile takes the exclusive lock of a file, which it creates, and returns
+// Lock takes the exclusive lock of a file, which it creates, and returns
 // how to give it back. The kernel gives it back when the process dies. When the
 // file's folder is removed before the lock is taken, the error is fs.ErrNotExist.
-func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 const deployment = `
@@ -73,7 +73,7 @@ func TestTheAuditLogTellsWhoAskedForWhat(t *testing.T) {
 	require.ErrorContains(t, err, "forbidden")
 
 	const robot = "system:serviceaccount:default:robot"
-	await.Eventually(t, "what it waits for, at ./internal/test/kubetest/cluster_test.go", func() bool {
+	await.Eventually(t, "what it waits for, at ./reconcile/kube/kubetest/cluster_test.go", func() bool {
 		requests, err := c.Requests(robot)
 		require.NoError(t, err)
 		for _, r := range requests {

@@ -2,15 +2,6 @@ package kubetest
 
 import "context"
 
-// For tests of what only a crash or another process brings about.
-var (
-	LockFile = lockFile
-	WorkDir  = workDir
-)
-
-// LockName is the name of the lock in a cluster's folder.
-const LockName = lockName
-
 // ErrElsewhere is what Get returns for what is left to kubectl.
 var ErrElsewhere = errElsewhere
 

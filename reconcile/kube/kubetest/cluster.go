@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/modbuild"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
@@ -164,7 +165,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		return err
 	}
 	c.Dir = dir
-	if c.unlock, err = lockFile(ctx, filepath.Join(dir, lockName)); err != nil {
+	if c.unlock, err = modbuild.Lock(ctx, filepath.Join(dir, lockName)); err != nil {
 		return lockError(dir, err)
 	}
 	c.processes = process.NewGroup(dir)

@@ -1,20 +1,14 @@
 package kubetest_test
 
 import (
-	"context"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
-	"github.com/seed-9e1ffd66/trueup/internal/test/process"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // standIns returns a folder with programs that run a shell script each.
@@ -63,47 +57,4 @@ func TestARelativeFolderIsRefused(t *testing.T) {
 	t.Setenv("TRUEUP_KUBE_CACHE", "cache")
 	_, err = kubetest.BuildAssets(t.Context(), io.Discard)
 	require.EqualError(t, err, `kubetest: TRUEUP_KUBE_CACHE must be an absolute path, not "cache"`)
-}
-
-func TestAKilledBuildIsRemovedByTheNextOfTheSameVersion(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "kube-v1-abc")
-	killed, err := kubetest.WorkDir(dir)
-	require.NoError(t, err)
-	other, err := kubetest.WorkDir(dir + "d")
-	require.NoError(t, err)
-	next, err := kubetest.WorkDir(dir)
-	require.NoError(t, err)
-	require.NoDirExists(t, killed)
-	require.DirExists(t, other)
-	require.DirExists(t, next)
-}
-
-// TestALockHoldsOrItsFolderIsGone: a start must not take the lock of a file that
-// another start has just removed as abandoned.
-func TestALockHoldsOrItsFolderIsGone(t *testing.T) {
-	t.Parallel()
-	parent := t.TempDir()
-	ctx, cancel := context.WithCancel(t.Context())
-	var removers sync.WaitGroup
-	for range 2 {
-		removers.Go(func() {
-			for ctx.Err() == nil {
-				process.RemoveAbandoned(filepath.Join(parent, "*", kubetest.LockName))
-			}
-		})
-	}
-	for i := range 2000 {
-		dir := filepath.Join(parent, strconv.Itoa(i))
-		require.NoError(t, os.Mkdir(dir, 0o700))
-		unlock, err := kubetest.LockFile(t.Context(), filepath.Join(dir, kubetest.LockName))
-		if err != nil {
-			assert.ErrorIs(t, err, fs.ErrNotExist)
-			continue
-		}
-		assert.FileExists(t, filepath.Join(dir, kubetest.LockName))
-		unlock()
-	}
-	cancel()
-	removers.Wait()
 }

@@ -110,14 +110,15 @@ tidy: ## Run go mod tidy in every module
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.
-generate: ## Generate the code of the .proto files, the definitions of AgentJobs, NodePools and Applications, the charts' copies of these, the bases and charts below deploy, and the lists of metrics
+generate: ## Generate the code of the .proto files, the definitions of AgentJobs, NodePools and Applications, the charts' copies of these, the bases and charts below deploy, the pages below docs/reference, and the lists of metrics
 	$(WORK) $(GO) test -count=1 ./cmd/api/ctrl -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob/internal/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/nodepool/internal/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/nodepool -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/application/internal/crds -update
-	$(WORK) $(GO) test -count=1 -run SameHabits ./cmd/internal/program -update
+	$(WORK) $(GO) test -count=1 -run 'SameHabits|UpToDate' ./cmd/internal/program -update
+	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/definitionstest -update
 	TRUEUP_UPDATE=1 $(WORK) $(GO) test -count=1 -run TheMetricsAreThoseOfTheList ./cmd/shuttle/agent ./cmd/krane/agent ./cmd/application/operator ./cmd/nodepool/operator ./cmd/agentjob/operator ./cmd/controlplane
 
 fuzz: ## Fuzz every target for FUZZTIME (30s)

@@ -17,6 +17,8 @@ export const root = path.resolve(here, "../..");
 const icon = "cmd/controlplane/internal/front/statuspage/assets/icon.svg";
 export const repository = "https://github.com/seed-9e1ffd66/trueup";
 
+const generated = "Settings and fields";
+
 // Each page with its place: the address, the file, and what the navigation calls it. The first is the home.
 const parts = [
 	["Start", [["index", "README.md", "What it is"], ["tutorial", "docs/tutorial.md", "Tutorial"], ["concepts", "docs/concepts.md", "Concepts"]]],
@@ -30,7 +32,7 @@ const parts = [
 		["api", "docs/api.md", "API of the control plane"], ["protocol", "docs/protocol.md", "Protocol of statesync"],
 		["versions", "docs/versions.md", "Versions"],
 	]],
-	["Flags and fields", []], // docs/reference, below
+	[generated, []], // docs/reference, below
 	["Compare", [
 		["compare", "docs/compare.md", "Or something else"], ["figures", "docs/figures.md", "Figures"],
 		["published", "docs/published.md", "Published controllers"],
@@ -44,8 +46,9 @@ const parts = [
 const markdown = (folder) => (existsSync(path.join(root, folder)) ? readdirSync(path.join(root, folder)) : [])
 	.filter((name) => name.endsWith(".md")).sort().map((name) => path.posix.join(folder, name));
 for (const file of markdown("docs/reference")) {
-	const name = path.basename(file, ".md");
-	parts.find(([title]) => title === "Flags and fields")[1].push([`reference/${name}`, file, name]);
+	const name = path.basename(file, ".md").replace("README", "index");
+	const title = name === "index" ? "All of them" : name.replace(/^kinds-/, "Kinds of ");
+	parts.find(([part]) => part === generated)[1].push([`reference/${name}`, file, title]);
 }
 
 // A page that is written later has its place already; one without a place is an error.
@@ -56,8 +59,9 @@ if (lost.length > 0) {
 	throw new Error(`internal/site/config.js: ${lost.join(", ")}: is in no part of the navigation, must be in one`);
 }
 
-const addresses = new Map(pages.map(([address, file]) => [file, address]));
-const bare = (title) => title === "index" ? "/" : `/${title}`;
+// A folder with a README is that page, as on GitHub.
+const addresses = new Map(pages.flatMap(([address, file]) => [[file, address], [file.replace(/\/README\.md$/, ""), address]]));
+const bare = (address) => `/${address}`.replace(/\/index$/, "/");
 
 export default defineConfig({
 	title: "trueup",
@@ -92,12 +96,12 @@ export default defineConfig({
 	},
 	themeConfig: {
 		nav: [
-			{ text: "Tutorial", link: existsSync(path.join(root, "docs/tutorial.md")) ? "/tutorial" : "/packages" },
+			...(addresses.has("docs/tutorial.md") ? [{ text: "Tutorial", link: "/tutorial" }] : []),
 			{ text: "Reference", link: "/command" }, { text: "Compare", link: "/compare" },
-		].filter((item) => item.text !== "Tutorial" || addresses.has("docs/tutorial.md")),
+		],
 		sidebar: parts.map(([text, list]) => ({
 			text,
-			collapsed: text === "Flags and fields",
+			collapsed: text === generated,
 			items: list.filter(([, file]) => placed.has(file)).map(([address, , title]) => ({ text: title, link: bare(address) })),
 		})).filter(({ items }) => items.length > 0),
 		outline: { level: [2, 3] },

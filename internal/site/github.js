@@ -18,7 +18,7 @@ export function href(link, from, { root, repository, addresses }) {
 	}
 	const hash = anchor === undefined ? "" : `#${anchor}`;
 	if (addresses.has(file)) {
-		return `/${addresses.get(file)}.md${hash}`.replace(/^\/index\.md/, "/");
+		return `/${addresses.get(file)}.md${hash}`.replace(/\/index\.md/, "/");
 	}
 	return `${repository}/${statSync(path.join(root, file)).isDirectory() ? "tree" : "blob"}/main/${file}${hash}`;
 }

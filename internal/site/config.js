@@ -90,6 +90,10 @@ export default defineConfig({
 			},
 		}],
 	},
+	// Wide tables get the place of the outline.
+	transformPageData: (page) => {
+		page.frontmatter.aside = !/^(api|reference\/kinds-.*)\.md$/.test(page.relativePath);
+	},
 	markdown: {
 		anchor: { slugify: slug },
 		config: (md) => asOnGitHub(md, { root, repository, addresses }),

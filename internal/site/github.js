@@ -57,9 +57,12 @@ export function asOnGitHub(md, site) {
 			}
 		}
 	});
-	// A long path breaks after its slashes.
+	// A long name breaks where it has a mark: /cmd/<wbr>nodepool, spec.<wbr>kubelet, STARFORM_<wbr>REGION.
 	const code = md.renderer.rules.code_inline;
-	md.renderer.rules.code_inline = (...all) => code(...all).replace(/(?<=\w|}|^)\/(?=[\w{.])(?![^<]*>)/g, "/<wbr>");
+	md.renderer.rules.code_inline = (tokens, index, ...more) => {
+		const html = code(tokens, index, ...more);
+		return tokens[index].content.length > 16 ? html.replace(/(?<=[\w}\]])([/._])(?=[\w{])(?![^<]*>)/g, "$1<wbr>") : html;
+	};
 	// Vue would take these for code of its own; VitePress excludes the rest.
 	const text = md.renderer.rules.text;
 	md.renderer.rules.text = (...all) => text(...all).replaceAll("{{", "&#123;&#123;");

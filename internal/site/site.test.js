@@ -177,7 +177,7 @@ for (const colorScheme of ["light", "dark"]) {
 				wide.forEach((html) => wrong.push(`${name}: wider than ${width} px: ${html}`));
 				if (process.env.SITE_SCREENSHOTS) {
 					const file = `${name.replaceAll("/", "-").replace(".html", "")}-${width}-${colorScheme}.png`;
-					await page.screenshot({ path: path.join(process.env.SITE_SCREENSHOTS, file), fullPage: width === 1280 });
+					await page.screenshot({ path: path.join(process.env.SITE_SCREENSHOTS, file), fullPage: width === 1280, animations: "disabled" });
 				}
 			}
 		}

@@ -28,8 +28,8 @@ func Reference(program string, definitions ...[]byte) ([]byte, error) {
 		version := spec.Versions[0]
 		schema := version.Schema.OpenAPIV3Schema
 		fmt.Fprintf(&page, "\n## %s\n\n```yaml\napiVersion: %s/%s\nkind: %s\n```\n", spec.Names.Kind, spec.Group, version.Name, spec.Names.Kind)
-		page.WriteString("\n| field | type | default | what |\n|---|---|---|---|\n")
-		fmt.Fprintf(&page, "| | object, %s | | %s |\n", strings.ToLower(string(spec.Scope)), cell(schema.Description))
+		page.WriteString("\n| field | type | what |\n|---|---|---|\n")
+		fmt.Fprintf(&page, "| | object, %s | %s |\n", strings.ToLower(string(spec.Scope)), cell(schema.Description))
 		for _, name := range []string{"spec", "status"} {
 			if part, ok := schema.Properties[name]; ok {
 				fields(&page, name, part)
@@ -48,11 +48,10 @@ func fields(page *bytes.Buffer, path string, schema apiextensions.JSONSchemaProp
 		if slices.Contains(schema.Required, name) {
 			kind += "; required"
 		}
-		standard := ""
 		if field.Default != nil {
-			standard = "`" + strings.ReplaceAll(string(field.Default.Raw), "|", `\|`) + "`"
+			kind += "; default `" + strings.ReplaceAll(string(field.Default.Raw), "|", `\|`) + "`"
 		}
-		fmt.Fprintf(page, "| `%s` | %s | %s | %s |\n", at, kind, standard, cell(field.Description))
+		fmt.Fprintf(page, "| `%s` | %s | %s |\n", at, kind, cell(field.Description))
 		fields(page, at, field)
 		if field.Items != nil && field.Items.Schema != nil {
 			fields(page, at+"[]", *field.Items.Schema)

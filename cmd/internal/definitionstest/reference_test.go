@@ -65,11 +65,11 @@ spec:
 	require.NoError(t, err)
 	for _, row := range []string{
 		"apiVersion: example.com/v1\nkind: Cart\n",
-		"| | object, namespaced | | A Cart \\| of things. |",
-		"| `spec.size` | integer, at least 1, at most 9; required | `3` | How many. |",
-		"| `spec.items` | list of object, at most 4 |  |  |",
-		"| `spec.items[].color` | string: `red`, `blue` |  |  |",
-		"| `spec.limits` | map of integer or string |  |  |",
+		"| | object, namespaced | A Cart \\| of things. |",
+		"| `spec.size` | integer, at least 1, at most 9; required; default `3` | How many. |",
+		"| `spec.items` | list of object, at most 4 |  |",
+		"| `spec.items[].color` | string: `red`, `blue` |  |",
+		"| `spec.limits` | map of integer or string |  |",
 	} {
 		require.Contains(t, string(page), row)
 	}

@@ -3,7 +3,6 @@ package program
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,7 +50,7 @@ func settingsTable(page *strings.Builder, flags *pflag.FlagSet) {
 			return
 		}
 		if !begun {
-			page.WriteString("\n| flag | variable | default | what |\n|---|---|---|---|\n")
+			page.WriteString("\n| flag | variable | what |\n|---|---|---|\n")
 			begun = true
 		}
 		kind, usage := pflag.UnquoteUsage(f)
@@ -64,16 +63,12 @@ func settingsTable(page *strings.Builder, flags *pflag.FlagSet) {
 		if kind != "" {
 			flag += " " + kind
 		}
-		value := standard(f)
-		if found := told.FindStringSubmatch(usage); found != nil && value == "" {
-			value, usage = found[1], strings.TrimSuffix(usage, found[0])
+		if value := standard(f); value != "" {
+			usage += " (default " + value + ")"
 		}
-		fmt.Fprintf(page, "| `%s` | %s | %s | %s |\n", flag, code(variable), code(value), cell.Replace(usage))
+		fmt.Fprintf(page, "| `%s` | %s | %s |\n", flag, code(variable), cell.Replace(usage))
 	})
 }
-
-// told finds the default of a setting that the program's own reader parses: its flag has none.
-var told = regexp.MustCompile(` \(default ([^ :)]+)\)$`)
 
 // standard is the default of a flag, "" if that is to be off or empty.
 func standard(f *pflag.Flag) string {

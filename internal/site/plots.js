@@ -113,7 +113,9 @@ function rowsOf(plot, figures) {
 		const values = of.flatMap((figure) => figures.get(figure).values);
 		const { unit } = figures.get(of[0]);
 		const [low, high] = [Math.min(...values), Math.max(...values)];
-		const text = low === high ? shown(low, unit) : `${shown(low, unit).replace(/ x$/, "")} to ${shown(high, unit)}`;
+		const [first, last] = [shown(low, unit), shown(high, unit)];
+		const sameUnit = first.split(" ")[1] === last.split(" ")[1];
+		const text = low === high ? first : `${sameUnit ? first.split(" ")[0] : first} to ${last}`;
 		return { name, low, high, text, own: name === ours || plot.all === true, unit };
 	});
 }
@@ -122,7 +124,7 @@ const ownColour = { condition: { test: "datum.own", value: colour.ours }, value:
 
 function spec(plot, figures) {
 	const base = {
-		title: { text: plot.title, subtitle: plot.under }, width: 600, config,
+		title: { text: plot.title, subtitle: plot.under }, width: 520, config,
 		autosize: { type: "fit-x", contains: "padding" }, padding: { left: 8, right: 12, top: 8, bottom: 8 },
 	};
 	if (plot.kind === "line") {
@@ -130,7 +132,7 @@ function spec(plot, figures) {
 			const { values: [value], unit } = figures.get(prefix + at);
 			return { name, at, value, text: `${value.toLocaleString("en")} ${steps[unit][0]}`, own: name === ours };
 		}));
-		const x = { field: "at", type: "quantitative", axis: { title: plot.along, values: plot.at, grid: false, format: ",d" }, scale: { domain: [0, plot.at.at(-1) * 1.18], nice: false } };
+		const x = { field: "at", type: "quantitative", axis: { title: plot.along, values: plot.at, grid: false, format: ",d" }, scale: { domain: [0, plot.at.at(-1) * 1.25], nice: false } };
 		const y = { field: "value", type: "quantitative", axis: { title: "µs", tickCount: 4 } };
 		const last = plot.at.at(-1);
 		return {
@@ -160,7 +162,7 @@ function spec(plot, figures) {
 		// The bar ends at the lowest value, a line goes on to the highest; its label has room.
 		const x = {
 			field: "low", type: "quantitative", axis: { title: null, labels: false, ticks: false, domain: false, grid: false },
-			scale: { domain: [0, highest * 1.2], nice: false },
+			scale: { domain: [0, highest * 1.35], nice: false },
 		};
 		const bar = { mark: { type: "bar", height: 18, cornerRadiusEnd: 2 }, encoding: { x, color: ownColour } };
 		const range = {
@@ -176,8 +178,8 @@ function spec(plot, figures) {
 	}
 	const labels = decades.map((at) => `datum.value < ${at * 1.5} ? '${shown(at, values[0].unit)}' : `).join("");
 	const x = {
-		field: "low", type: "quantitative", scale: { type: "log", domain: [decades[0], highest * (highest / decades[0]) ** 0.3], nice: false },
-		axis: { title: null, ticks: false, domain: false, values: decades, labelOverlap: false, labelExpr: `${labels}''`, labelColor: colour.faint },
+		field: "low", type: "quantitative", scale: { type: "log", domain: [decades[0], highest * (highest / decades[0]) ** 0.4], nice: false },
+		axis: { title: null, ticks: false, domain: false, values: decades, labelOverlap: false, labelFlush: false, labelExpr: `${labels}''`, labelColor: colour.faint },
 	};
 	const point = { type: "point", filled: true, size: 90, opacity: 1 };
 	const layer = [
@@ -195,8 +197,15 @@ const style = `<style>
 
 const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 
+// A warning of the library is an error, but for one about the height, which is that of the rows.
+const logger = vega.logger(vega.Warn, "error", (_, level, [message]) => {
+	if (!message.includes('"fit-y"')) {
+		throw new Error(`${level}: ${message}`);
+	}
+});
+
 async function draw(plot, figures) {
-	const view = new vega.View(vega.parse(compile(spec(plot, figures)).spec), { renderer: "none" });
+	const view = new vega.View(vega.parse(compile(spec(plot, figures), { logger }).spec), { renderer: "none" });
 	const svg = await view.toSVG();
 	return svg.replace(/^(<svg[^>]*)>/, `$1 role="img">\n<title>${escaped(plot.title)}, ${escaped(plot.under)}</title>\n${style}\n`) + "\n";
 }

@@ -2,9 +2,9 @@
 //
 // VitePress, because it reads CommonMark with GitHub's tables as GitHub does, and has search without a
 // service, dark mode and pages for phones; what it needs comes from npm, and a build asks no network.
-// Its stable line, 1.6, gets fixes while 2.0 is tested (the last test version is of October 2026).
-// Zensical calls itself alpha and reads lists and anchors as Python-Markdown does, mkdocs stands still
-// since 2024, and Astro's Starlight needs a newer Node.
+// It is kept: 1.6 is stable, and pinned; 2.0 is in alpha, with a version of October 2026.
+// Zensical calls itself alpha and reads lists and anchors as Python-Markdown does, mkdocs-material stands
+// on mkdocs 1.6.1 of 2024, and Astro's Starlight needs Node 22.
 
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import path from "node:path";
@@ -21,11 +21,14 @@ const generated = "Settings and fields";
 
 // Each page with its place: the address, the file, and what the navigation calls it. The first is the home.
 const parts = [
-	["Start", [["index", "README.md", "What it is"], ["tutorial", "docs/tutorial.md", "Tutorial"], ["concepts", "docs/concepts.md", "Concepts"]]],
+	["Start", [
+		["index", "README.md", "What it is"], ["tutorial", "docs/tutorial.md", "Tutorial"], ["concepts", "docs/concepts.md", "Concepts"],
+	]],
 	["How-to", [
 		["packages", "docs/packages.md", "Choose a package"], ["adopting", "docs/adopting.md", "Adopt it in an operator"],
 		["testing", "docs/testing.md", "Test a controller"], ["provider", "docs/provider.md", "Write a provider"],
-		["running", "docs/running.md", "Run a fleet"], ["runbooks", "docs/runbooks.md", "Runbooks"], ["releasing", "docs/releasing.md", "Release"],
+		["running", "docs/running.md", "Run a fleet"], ["runbooks", "docs/runbooks.md", "Runbooks"],
+		["releasing", "docs/releasing.md", "Release"],
 	]],
 	["Reference", [
 		["command", "docs/command.md", "The command trueup"], ["programs", "docs/programs.md", "Programs"],

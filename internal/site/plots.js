@@ -66,8 +66,9 @@ const plots = [
 		],
 	},
 	{
-		file: "delivery", title: "CPU to deliver one change to one client", under: "of a server with so many resources; less is better", kind: "line",
-		along: "resources", series: [[ours, "trueup_cpu_per_delivery_"], ["go-control-plane", "controlplane_cpu_per_delivery_"]], at: [10, 1000, 4000],
+		file: "delivery", title: "CPU to deliver one change to one client", kind: "line",
+		under: "of a server with so many resources; less is better", along: "resources", at: [10, 1000, 4000],
+		series: [[ours, "trueup_cpu_per_delivery_"], ["go-control-plane", "controlplane_cpu_per_delivery_"]],
 	},
 	{
 		file: "stalled-writer", title: "Commit to reader while one writer does not commit for 4 s",
@@ -78,7 +79,8 @@ const plots = [
 		],
 	},
 	{
-		file: "placement", title: "Pods placed on machines in a second", under: "times karpenter's scheduler, the same machines; more is better", kind: "bars",
+		file: "placement", title: "Pods placed on machines in a second", kind: "bars",
+		under: "times karpenter's scheduler, the same machines; more is better",
 		rows: [
 			["8 instance types", "pool_demand_ratio_karpenter_8"], ["40 instance types", "pool_demand_ratio_karpenter_40"],
 		],
@@ -132,7 +134,10 @@ function spec(plot, figures) {
 			const { values: [value], unit } = figures.get(prefix + at);
 			return { name, at, value, text: `${value.toLocaleString("en")} ${steps[unit][0]}`, own: name === ours };
 		}));
-		const x = { field: "at", type: "quantitative", axis: { title: plot.along, values: plot.at, grid: false, format: ",d" }, scale: { domain: [0, plot.at.at(-1) * 1.25], nice: false } };
+		const x = {
+			field: "at", type: "quantitative", axis: { title: plot.along, values: plot.at, grid: false, format: ",d" },
+			scale: { domain: [0, plot.at.at(-1) * 1.25], nice: false },
+		};
 		const y = { field: "value", type: "quantitative", axis: { title: "µs", tickCount: 4 } };
 		const last = plot.at.at(-1);
 		return {
@@ -152,7 +157,10 @@ function spec(plot, figures) {
 		};
 	}
 	const values = rowsOf(plot, figures);
-	const y = { field: "name", type: "nominal", sort: null, axis: { title: null, domain: false, ticks: false, labelPadding: 8, labelLimit: 240 } };
+	const y = {
+		field: "name", type: "nominal", sort: null,
+		axis: { title: null, domain: false, ticks: false, labelPadding: 8, labelLimit: 240 },
+	};
 	const text = {
 		mark: { type: "text", align: "left", dx: plot.kind === "bars" ? 6 : 10, fontSize: 13, fill: colour.ink },
 		encoding: { x: { field: "high", type: "quantitative" }, text: { field: "text" } },
@@ -179,7 +187,10 @@ function spec(plot, figures) {
 	const labels = decades.map((at) => `datum.value < ${at * 1.5} ? '${shown(at, values[0].unit)}' : `).join("");
 	const x = {
 		field: "low", type: "quantitative", scale: { type: "log", domain: [decades[0], highest * (highest / decades[0]) ** 0.4], nice: false },
-		axis: { title: null, ticks: false, domain: false, values: decades, labelOverlap: false, labelFlush: false, labelExpr: `${labels}''`, labelColor: colour.faint },
+		axis: {
+			title: null, ticks: false, domain: false, values: decades, labelOverlap: false, labelFlush: false,
+			labelExpr: `${labels}''`, labelColor: colour.faint,
+		},
 	};
 	const point = { type: "point", filled: true, size: 90, opacity: 1 };
 	const layer = [

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -22,11 +23,9 @@ func settingsPage(w io.Writer, root *cobra.Command) error {
 
 func settingsSection(page *strings.Builder, command *cobra.Command) {
 	command.InitDefaultHelpFlag()
-	about := command.Long
-	if about == "" {
-		about = command.Short + "."
-	}
-	fmt.Fprintf(page, "\n## %s\n\n```text\n%s\n\nUsage: %s\n```\n", command.CommandPath(), strings.TrimSpace(strings.TrimSuffix(about, howToSet)), command.UseLine())
+	about := cmp.Or(command.Long, command.Short+".")
+	about = strings.TrimSpace(strings.TrimSuffix(about, howToSet))
+	fmt.Fprintf(page, "\n## %s\n\n```text\n%s\n\nUsage: %s\n```\n", command.CommandPath(), about, command.UseLine())
 	settingsTable(page, command.LocalNonPersistentFlags())
 	if command.HasPersistentFlags() {
 		fmt.Fprintf(page, "\nOf `%s` and its commands:\n", command.CommandPath())

@@ -228,7 +228,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
 	for (const plot of plots) {
 		const missing = needed(plot).filter((name) => !figures.has(name));
 		if (missing.length > 0) {
-			console.log(`${plot.file}: left as it is: ${from} has no figure ${missing.join(", ")}`);
+			console.log(`${plot.file}: left as it is: ${from} lacks ${missing.length} figures, such as ${missing[0]}`);
 			continue;
 		}
 		const file = path.join(to, `${plot.file}.svg`);

@@ -40,7 +40,7 @@ func settingsSection(page *strings.Builder, command *cobra.Command) {
 }
 
 // cell is a text as the cell of a table shows it.
-var cell = strings.NewReplacer("\n", " ", "|", `\|`, "<", "&lt;", "*", `\*`, "`", "'")
+var cell = strings.NewReplacer("\n", " ", "|", `\|`, "<", "&lt;", "*", `\*`, "`", "'") //nolint:gochecknoglobals // constant
 
 func settingsTable(page *strings.Builder, flags *pflag.FlagSet) {
 	begun := false

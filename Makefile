@@ -21,7 +21,7 @@ CHECK = $(GO) env GOVERSION >/dev/null 2>&1 || { echo "Go 1.26 or newer is neede
 TESTRUN = $(CHECK); $(WORK) $(GO) build -o bin/testrun ./internal/build/testrun && exec env $(WORK) bin/testrun
 
 .DEFAULT_GOAL = help
-.PHONY: help kube helm versitygw test test-all test-long test-regions test-clusters test-hostile demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application images images-push release release-push door lint tidy generate fuzz count-lines consumer-cost
+.PHONY: help kube helm versitygw test test-all test-long test-regions test-clusters test-hostile demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application images images-push release release-push door lint tidy generate fuzz count-lines consumer-cost site plots
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -114,14 +114,15 @@ tidy: ## Run go mod tidy in every module
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.
-generate: ## Generate the code of the .proto files, the definitions of AgentJobs, NodePools and Applications, the charts' copies of these, the bases and charts below deploy, and the lists of metrics
+generate: ## Generate the code of the .proto files, the definitions of AgentJobs, NodePools and Applications, the charts' copies of these, the bases and charts below deploy, the pages below docs/reference, and the lists of metrics
 	$(WORK) $(GO) test -count=1 ./cmd/api/ctrl -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob/internal/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/nodepool/internal/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/nodepool -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/application/internal/crds -update
-	$(WORK) $(GO) test -count=1 -run SameHabits ./cmd/internal/program -update
+	$(WORK) $(GO) test -count=1 -run 'SameHabits|UpToDate' ./cmd/internal/program -update
+	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/definitionstest -update
 	TRUEUP_UPDATE=1 $(WORK) $(GO) test -count=1 -run TheMetricsAreThoseOfTheList ./cmd/shuttle/agent ./cmd/krane/agent ./cmd/application/operator ./cmd/nodepool/operator ./cmd/agentjob/operator ./cmd/controlplane
 
 fuzz: ## Fuzz every target for FUZZTIME (30s)
@@ -133,5 +134,14 @@ count-lines: ## Count the lines of one operator with trueup, inside a Manager, w
 	$(WORK) $(GO) run ./internal/build/countlines -kubebuilder
 consumer-cost: ## Count the go.sum lines that importing a package costs, beside a peer
 	$(WORK) $(GO) run ./internal/build/consumercost
+
+# npm writes .package-lock.json last.
+internal/site/node_modules/.package-lock.json: internal/site/package-lock.json
+	npm ci --prefix internal/site --ignore-scripts --no-audit --no-fund && touch $@
+site: internal/site/node_modules/.package-lock.json ## Build the site of these pages into dist/site (needs Node 20; SERVE=1 shows it at http://localhost:4173)
+	npm --prefix internal/site run build
+	$(if $(SERVE),npm --prefix internal/site run serve)
+plots: internal/site/node_modules/.package-lock.json ## Draw docs/plots/*.svg from the figures in docs/plots/figures.txt, or FILE, what a command has printed
+	node internal/site/plots.js $(if $(FILE),'$(abspath $(FILE))')
 
 include internal/bench/bench.mk

@@ -213,7 +213,7 @@ var planted = []struct {
 		"apply/more.go:5: the link [reconcile.Gone] leads nowhere",
 	},
 	{
-		"links of pages", "docs/page.md", "# Page\n\n[more](gone.md)\n",
+		"links of pages", "docs/page.md", "# Page\n\n`[a-z](none)` is code, [`more`](gone.md) a link.\n",
 		"docs/page.md:3: the link to gone.md leads nowhere",
 	},
 	{

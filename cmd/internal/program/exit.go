@@ -1,12 +1,14 @@
 package program
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -160,9 +162,10 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// manCommand writes a page for each command of the program.
+// manCommand writes a page for each command of the program, or one in Markdown about all of them.
 func manCommand() *cobra.Command {
-	return &cobra.Command{
+	var markdown bool
+	c := &cobra.Command{
 		Use:   "man FOLDER",
 		Short: "Write the manual pages into a folder that exists",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -176,10 +179,27 @@ func manCommand() *cobra.Command {
 			if at, err := os.Stat(args[0]); err != nil || !at.IsDir() {
 				return Usagef("FOLDER: is %q, must be a folder that exists", Shown(args[0]))
 			}
+			if markdown {
+				return markdownPage(command.Root(), args[0])
+			}
 			if err := doc.GenManTree(command.Root(), header, args[0]); err != nil {
 				return fmt.Errorf("man: %w", err)
 			}
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&markdown, "markdown", false, "write one page in Markdown, NAME.md, with the settings of all commands")
+	return c
+}
+
+func markdownPage(root *cobra.Command, folder string) error {
+	var page bytes.Buffer
+	err := settingsPage(&page, root)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, root.Name()+".md"), page.Bytes(), 0o644) //nolint:gosec // for everybody to read
+	}
+	if err != nil {
+		return fmt.Errorf("man: %w", err)
+	}
+	return nil
 }

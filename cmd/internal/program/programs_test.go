@@ -175,6 +175,22 @@ func TestEveryProgramHasTheSameHabits(t *testing.T) {
 	}
 }
 
+// TestTheReferenceIsUpToDate compares the pages below docs/reference with what the programs say of their settings, and
+// with -update writes them; that is what "make generate" does.
+func TestTheReferenceIsUpToDate(t *testing.T) {
+	t.Parallel()
+	names := []string{"agentjob", "application", "controlplane", "krane", "nodepool", "shuttle", "trueup"}
+	dir := programs.Dir(t, names...)
+	for _, name := range names {
+		pages := t.TempDir()
+		code, _, stderr := call(t, filepath.Join(dir, name), "man", "--markdown", pages)
+		require.Zero(t, code, stderr)
+		page, err := os.ReadFile(filepath.Join(pages, name+".md"))
+		require.NoError(t, err)
+		upToDate(t, "../../../docs/reference", map[string]string{name + ".md": string(page)})
+	}
+}
+
 // call runs the program to its end, with nothing in its environment.
 func call(t *testing.T, path string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()

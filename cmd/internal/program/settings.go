@@ -44,6 +44,12 @@ func annotation(f *pflag.Flag, key string) string {
 	return ""
 }
 
+// howToSet ends the help of each program.
+const howToSet = `
+
+A setting is a flag or the variable in brackets. The flag goes first. A variable
+that is set to nothing counts as not set: to make a setting empty, give the flag.`
+
 // Bind gives each flag of the command and of its subcommands an environment variable, which
 // --help shows. A flag that is not given takes the value of its variable; a variable that is
 // empty counts as not set. A value that the flag refuses is a *[UsageError] that names the
@@ -69,10 +75,7 @@ func Bind(root *cobra.Command, prefix string, lookup func(string) (string, bool)
 		root.Version = Version()
 		root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	}
-	root.Long = cmp.Or(root.Long, root.Short+".") + `
-
-A setting is a flag or the variable in brackets. The flag goes first. A variable
-that is set to nothing counts as not set: to make a setting empty, give the flag.`
+	root.Long = cmp.Or(root.Long, root.Short+".") + howToSet
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if c.Annotations[annotationUnbound] != "" {
 			return nil

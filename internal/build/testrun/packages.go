@@ -7,7 +7,7 @@ import (
 
 // undisturbed are the packages that share the machine with no other: a browser has many processes, and
 // shows nothing for a minute where each of them waits for a processor.
-var undisturbed = []string{"./cmd/controlplane/internal/front/statuspage"} //nolint:gochecknoglobals // constant
+var undisturbed = []string{"./cmd/controlplane/internal/front/statuspage", "./internal/site"} //nolint:gochecknoglobals // constant
 
 // slow are the packages whose tests take longest, the longest first. Those that wait most of the
 // time are among them, so that none of them is left when nothing else runs.

@@ -99,6 +99,7 @@ func TestAFaultOfACommandIsFound(t *testing.T) {
 		"make nonsense VERSION=v1\n":                       `make nonsense: is no target of the Makefile`,
 		"go run ./cmd/nonsense --flag\n":                   `go run ./cmd/nonsense --flag: ./cmd/nonsense is no folder`,
 		"go -C cmd build -o bin/x ./trueupp\n":             `go -C cmd build -o bin/x ./trueupp: ./trueupp is no folder`,
+		"go -C trueup/cmd build ./trueupp\n":               `go -C trueup/cmd build ./trueupp: ./trueupp is no folder`,
 		"A=b bin/trueup diff --fodler x && make site\n":    `bin/trueup diff --fodler x: trueup has no flag --fodler`,
 		"go run ./cmd/shuttle manifests \\\n  --nowhere\n": `go run ./cmd/shuttle manifests --nowhere: shuttle has no flag --nowhere`,
 	} {
@@ -157,7 +158,7 @@ func goFaults(t *testing.T, line string, words []string) []string {
 	t.Helper()
 	from := root
 	if words[0] == "-C" {
-		from = filepath.Join(root, words[1])
+		from = filepath.Join(root, strings.TrimPrefix(words[1], "trueup/")) // a clone of this repository
 	}
 	for i, word := range words {
 		if !strings.HasPrefix(word, "./") || strings.HasSuffix(word, "...") {

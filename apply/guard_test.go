@@ -381,6 +381,7 @@ func TestAnApprovalEndsWithItsHold(t *testing.T) {
 	require.Empty(t, planned.Digest, "nothing that only a plan shows can be approved")
 	first, err := hold("", true, "a", "b")
 	require.Error(t, err)
+	require.Regexp(t, "^[a-z2-7]{20}$", first.Digest, "a person pastes it as an argument; a dash at its beginning would be a flag")
 	planned, err = hold("", false, "a", "b")
 	require.Error(t, err)
 	require.Equal(t, first.Digest, planned.Digest)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
+	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -106,6 +106,10 @@ func (g *Guard) hold(
 	return held, errors.Join(errs...)
 }
 
+// digestText makes digests that a person can select with two clicks, and that no command takes for a
+// flag.
+var digestText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding) //nolint:gochecknoglobals // constant
+
 // take removes from the plan what stops selects, and what contains it. Without the name of
 // a hold there is no digest.
 func (g *Guard) take(plan *prunePlan, stops func(Observed) bool, reason, hold string) Held {
@@ -125,7 +129,7 @@ func (g *Guard) take(plan *prunePlan, stops func(Observed) bool, reason, hold st
 		held.Units = append(held.Units, *byUnit[unit])
 	}
 	if len(held.Units) > 0 && hold != "" {
-		held.Digest = base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:12])
+		held.Digest = digestText.EncodeToString(sum.Sum(nil)[:12])
 	}
 	return held
 }

@@ -12,11 +12,14 @@ import (
 	"time"
 )
 
-// chartDir is the chart of the agent-run operator in the checkout.
-const chartDir = "cmd/agentjob/chart"
+// The charts in the checkout: those that are made of the bases, and that of the agent-run operator.
+const (
+	chartsDir = "deploy/charts"
+	ownChart  = "cmd/agentjob/chart"
+)
 
 // install writes what puts the version on a cluster or a machine: the bases for kustomize
-// and the chart for Helm, both with the images of the version, and the manifests by which
+// and the charts for Helm, both with the images of the version, and the manifests by which
 // krew and Homebrew find the archives.
 func (r *release) install(at time.Time) error {
 	bases, err := r.bases()
@@ -27,12 +30,18 @@ func (r *release) install(at time.Time) error {
 	if err := r.tar(name+".tar.gz", name, bases, at); err != nil {
 		return err
 	}
-	chart, name, err := r.chart()
+	charts, err := filepath.Glob(filepath.Join(r.root, chartsDir, "*"))
 	if err != nil {
 		return err
 	}
-	if err := r.tar(name+"-"+strings.TrimPrefix(r.version, "v")+".tgz", name, chart, at); err != nil {
-		return err
+	for _, dir := range append(charts, filepath.Join(r.root, ownChart)) {
+		chart, name, err := r.chart(dir)
+		if err != nil {
+			return err
+		}
+		if err := r.tar(name+"-"+strings.TrimPrefix(r.version, "v")+".tgz", name, chart, at); err != nil {
+			return err
+		}
 	}
 	if !slices.Contains(r.programs, "trueup") {
 		return nil // both are about this program
@@ -43,12 +52,13 @@ func (r *release) install(at time.Time) error {
 // ours is the image of a program of this repository, without a version of a release.
 var ours = regexp.MustCompile(`(image: \S+/(?:` + strings.Join(programs(), "|") + `)):latest\b`)
 
-// bases returns the files below deploy, with images of the version.
+// bases returns the files below deploy beside the charts, with images of the version.
 func (r *release) bases() ([]entry, error) {
 	all, err := entries(filepath.Join(r.root, "deploy"))
 	if err != nil {
 		return nil, err
 	}
+	all = slices.DeleteFunc(all, func(e entry) bool { return strings.HasPrefix(e.name, filepath.Base(chartsDir)+"/") })
 	images := map[string]int{} // by base
 	for n, e := range all {
 		base, _, _ := strings.Cut(e.name, "/")
@@ -63,9 +73,9 @@ func (r *release) bases() ([]entry, error) {
 	return all, nil
 }
 
-// chart returns the files of the chart, which names the version, and its name.
-func (r *release) chart() (all []entry, name string, err error) {
-	if all, err = entries(filepath.Join(r.root, chartDir)); err != nil {
+// chart returns the files of the chart in a folder, which names the version, and its name.
+func (r *release) chart(dir string) (all []entry, name string, err error) {
+	if all, err = entries(dir); err != nil {
 		return nil, "", err
 	}
 	for n, e := range all {
@@ -76,7 +86,7 @@ func (r *release) chart() (all []entry, name string, err error) {
 		for field, value := range map[string]string{"version": strings.TrimPrefix(r.version, "v"), "appVersion": r.version} {
 			line := regexp.MustCompile(`(?m)^` + field + `: .*$`)
 			if len(line.FindAllString(text, -1)) != 1 {
-				return nil, "", fmt.Errorf("%s/Chart.yaml: must have one line %s", chartDir, field)
+				return nil, "", fmt.Errorf("%s/Chart.yaml: must have one line %s", dir, field)
 			}
 			text = line.ReplaceAllString(text, field+": "+value)
 		}
@@ -86,7 +96,7 @@ func (r *release) chart() (all []entry, name string, err error) {
 		}
 	}
 	if name == "" {
-		return nil, "", fmt.Errorf("%s/Chart.yaml: has no name", chartDir)
+		return nil, "", fmt.Errorf("%s/Chart.yaml: has no name", dir)
 	}
 	return all, name, nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,7 @@ func TestBasesAndTheChartNameTheVersion(t *testing.T) {
 	listed, err := os.ReadDir("../../deploy")
 	require.NoError(t, err)
 	images := 0
+	listed = slices.DeleteFunc(listed, func(base os.DirEntry) bool { return base.Name() == "charts" })
 	for _, base := range listed {
 		require.Contains(t, bases, "trueup_v1.2.3-rc.1_kubernetes/"+base.Name()+"/kustomization.yaml")
 	}
@@ -79,13 +81,20 @@ func TestBasesAndTheChartNameTheVersion(t *testing.T) {
 	}
 	require.Equal(t, len(listed), images)
 
-	chart := unpack(t, filepath.Join(r.out, "thurkube-1.2.3-rc.1.tgz"))
-	var about struct {
-		Name, Version string
-		AppVersion    string `yaml:"appVersion"`
+	charts, err := filepath.Glob(filepath.Join(r.out, "*.tgz"))
+	require.NoError(t, err)
+	require.Len(t, charts, 7)
+	var chart map[string]string
+	for _, name := range []string{"application", "controlplane", "controlplane-postgresql", "krane", "nodepool", "shuttle", "thurkube"} {
+		chart = unpack(t, filepath.Join(r.out, name+"-1.2.3-rc.1.tgz"))
+		var about struct {
+			Name, Version string
+			AppVersion    string `yaml:"appVersion"`
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(chart[name+"/Chart.yaml"]), &about))
+		require.Equal(t, name+" 1.2.3-rc.1 v1.2.3-rc.1", strings.Join([]string{about.Name, about.Version, about.AppVersion}, " "))
+		require.Contains(t, chart, name+"/values.yaml")
 	}
-	require.NoError(t, yaml.Unmarshal([]byte(chart["thurkube/Chart.yaml"]), &about))
-	require.Equal(t, "thurkube 1.2.3-rc.1 v1.2.3-rc.1", strings.Join([]string{about.Name, about.Version, about.AppVersion}, " "))
 	require.Contains(t, chart, "thurkube/templates/deployment.yaml")
 	require.Contains(t, chart, "thurkube/values.schema.json")
 

@@ -291,7 +291,8 @@ func TestADefinitionStartsTheWatchOfItsKindAtOnce(t *testing.T) {
 		require.True(t, meta.IsNoMatchError(err))
 		asked := mapper.asked
 		require.Less(t, asked, 300)
-		require.Equal(t, 1, strings.Count(server.log.String(), "Widget.example.com"), "that it is not there is said once: %s", server.log.String())
+		said := server.log.String()
+		require.Equal(t, 1, strings.Count(said, "Widget.example.com"), "that it is not there is said once: %s", said)
 		require.Positive(t, mapper.resets, "a mapper that remembers what there is has to look again")
 
 		mapper.mu.Lock()

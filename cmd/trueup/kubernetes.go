@@ -56,14 +56,17 @@ func (*options) serveCluster(c *cobra.Command, folder string, nodes int) (err er
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return program.Usagef("FOLDER: %w", err)
 	}
+	access, kubectl := filepath.Join(folder, "kubeconfig"), filepath.Join(folder, "kubectl")
+	if err := errors.Join(unlink(access), unlink(kubectl)); err != nil {
+		return err
+	}
 	cluster, err := kubetest.Run(c.Context(), kubetest.Options{Controllers: true, Scheduler: true, Nodes: nodes, Progress: c.ErrOrStderr()})
 	if err != nil {
 		return errors.Join(context.Cause(c.Context()), err)
 	}
 	defer cluster.Stop()
-	access, kubectl := filepath.Join(folder, "kubeconfig"), filepath.Join(folder, "kubectl")
 	// The file comes last: who waits for it finds kubectl.
-	if err := errors.Join(writeLink(cluster.KubectlPath(), kubectl), writeLink(cluster.Kubeconfig, access)); err != nil {
+	if err := errors.Join(os.Symlink(cluster.KubectlPath(), kubectl), os.Symlink(cluster.Kubeconfig, access)); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(access), os.Remove(kubectl)) }()
@@ -73,4 +76,16 @@ func (*options) serveCluster(c *cobra.Command, folder string, nodes int) (err er
 	}
 	<-c.Context().Done()
 	return nil
+}
+
+// unlink removes the link that an earlier cluster has left, and refuses what is no link.
+func unlink(at string) error {
+	info, err := os.Lstat(at)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err == nil && info.Mode()&os.ModeSymlink == 0 {
+		return program.Usagef("FOLDER: has a file %s that is none of an earlier cluster: choose another folder", filepath.Base(at))
+	}
+	return errors.Join(err, os.Remove(at))
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -45,7 +44,8 @@ func (*options) nextSteps(c *cobra.Command, folder string, p scaffold.Project) e
 			text += fmt.Sprintf("go mod edit -replace %s=%s\n", module, at)
 		}
 	}
-	_, err := fmt.Fprint(c.OutOrStdout(), text+"go mod tidy\ngo test ./...    # the first time a Kubernetes is built, once: trueup cluster --build\n")
+	text += "go mod tidy\ngo test ./...    # the first time a Kubernetes is built, once: trueup cluster --build\n"
+	_, err := fmt.Fprint(c.OutOrStdout(), text)
 	return err
 }
 
@@ -55,12 +55,4 @@ func oneFolder(c *cobra.Command, args []string) error {
 		return program.Usagef("%s: has %d arguments, must have one, the FOLDER to write", c.Name(), len(args))
 	}
 	return nil
-}
-
-// writeLink makes a link, in place of what was there.
-func writeLink(to, at string) error {
-	if err := os.Remove(at); err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	return os.Symlink(to, at)
 }

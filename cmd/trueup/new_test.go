@@ -26,7 +26,10 @@ func TestANewOperatorIsWrittenAndTheNextStepsArePrinted(t *testing.T) {
 	require.Contains(t, out.String(), "go mod edit -replace github.com/seed-9e1ffd66/trueup=../trueup\n", "this is no release")
 	require.Contains(t, out.String(), "=../trueup/reconcile/simtest/upstream\n")
 
+	kept := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(kept, []byte("mine"), 0o600))
 	for want, args := range map[string][]string{
+		"a file kubeconfig that is none of an e": {"cluster", filepath.Dir(kept)},
 		"must be empty or not be there":          args,
 		"new: has 0 arguments, must have one":    {"new", "--kind", "Site"},
 		`--kind: is "site", must be a capital`:   {"new", folder, "--module", "example.com/sites", "--kind", "site"},
@@ -38,6 +41,7 @@ func TestANewOperatorIsWrittenAndTheNextStepsArePrinted(t *testing.T) {
 		require.Equal(t, program.ExitUsage, program.Run(t.Context(), command(nil), args, &out, &errs))
 		require.Contains(t, errs.String(), want)
 	}
+	require.FileExists(t, kept)
 }
 
 // TestAClusterIsThereUntilItIsInterrupted: its access comes with it and goes with it.

@@ -68,7 +68,8 @@ func Server(provider trace.TracerProvider, s *statesync.Server) {
 	tracer, next := provider.Tracer(scope), s.OnRead
 	s.OnRead = func(scope string, changes statesync.Page) {
 		for _, item := range changes.Items {
-			_, span := change(context.Background(), tracer, "change", scope, changes.Epoch, item, trace.SpanKindProducer) //nolint:forbidigo // the span has a parent that no context holds
+			background := context.Background() //nolint:forbidigo // the span has a parent that no context holds
+			_, span := change(background, tracer, "change", scope, changes.Epoch, item, trace.SpanKindProducer)
 			span.End()
 		}
 		if next != nil {

@@ -96,7 +96,9 @@ func TestWhatIsReadAgainIsNoChange(t *testing.T) {
 		log := &written{}
 		log.write(map[uint64][]statesync.Page{0: paged("a", "", 2, 0, item(1), item(2))})
 		var seen []uint64
+		pages := 0
 		server := &statesync.Server{Log: log, OnRead: func(_ string, changes statesync.Page) {
+			pages++
 			for _, i := range changes.Items {
 				seen = append(seen, i.Version)
 			}
@@ -116,9 +118,12 @@ func TestWhatIsReadAgainIsNoChange(t *testing.T) {
 		require.Empty(t, seen)
 		log.write(map[uint64][]statesync.Page{3: paged("d", "c", 4, 3, item(4))})
 		synctest.Wait()
+		log.write(map[uint64][]statesync.Page{4: paged("d", "d", 4, 4)})
+		synctest.Wait()
 		stop()
 		<-done
 		<-done
 		require.Equal(t, []uint64{4}, seen)
+		require.Equal(t, 1, pages, "a page without items has no change")
 	})
 }

@@ -66,6 +66,9 @@ func TestAUserVerifiesARelease(t *testing.T) {
 		return err
 	}
 	require.NoError(t, verify())
+	lines, err := os.ReadFile(filepath.Join(r.out, sumsName))
+	require.NoError(t, err)
+	require.Regexp(t, `^([0-9a-f]{64}  \S+\n){3}$`, string(lines), "shasum of macOS wants two spaces")
 	for _, name := range []string{"trueup.tar.gz", "images/index.json", provenanceName, sumsName, signatureName} {
 		path := filepath.Join(r.out, name)
 		text, err := os.ReadFile(path)

@@ -187,6 +187,16 @@ func TestTheTraceOfAChangeHasItsVector(t *testing.T) {
 	require.NotEqual(t, c.TraceID(), tracing.Change("e2", "eu", 3).TraceID(), "a restored log numbers its changes again")
 }
 
+// TestAPassThatPanicsEndsItsSpanAndTheProgram: the trace holds back no panic.
+func TestAPassThatPanicsEndsItsSpanAndTheProgram(t *testing.T) {
+	t.Parallel()
+	provider, recorded := spans(t, sdk.AlwaysSample())
+	loop := &reconcile.Loop{Reconciler: reconcile.Func(func(context.Context) (reconcile.Result, error) { panic("broken") })}
+	tracing.Loop(provider, loop)
+	require.PanicsWithValue(t, "broken", func() { _, _ = loop.Reconciler.Reconcile(t.Context()) })
+	require.Len(t, recorded(), 1)
+}
+
 // TestPassesOfLoopsAndOperatorsAreSpans, and what a program had around them is kept.
 func TestPassesOfLoopsAndOperatorsAreSpans(t *testing.T) {
 	t.Parallel()

@@ -156,6 +156,19 @@ func TestASQLiteWhoseWritersFailOnEachOtherIsRefused(t *testing.T) {
 	require.NoError(t, open("?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate", 0).Migrate(t.Context()))
 }
 
+// TestASQLiteInMemoryIsNotWarnedAbout: it cannot be opened otherwise.
+func TestASQLiteInMemoryIsNotWarnedAbout(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("sqlite", ":memory:")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db.SetMaxOpenConns(1)
+	var log bytes.Buffer
+	store := &sqlstore.Store{DB: db, Dialect: sqlstore.SQLite, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	require.NoError(t, store.Migrate(t.Context()))
+	require.Empty(t, log.String())
+}
+
 // TestASQLiteThatIsOpenedOtherwiseIsWarnedAbout names the option that is missing, and no other.
 func TestASQLiteThatIsOpenedOtherwiseIsWarnedAbout(t *testing.T) {
 	t.Parallel()

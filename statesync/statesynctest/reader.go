@@ -134,6 +134,7 @@ func readerChecks() []readerCheck {
 		{name: "a list that is not proven is not taken", run: readsWrongList},
 		{name: "a login page is an outage", run: readsLogin},
 		{name: "a 404 of a proxy proves nothing", run: readsProxy404},
+		{name: "a redirect is not followed", run: readsRedirect},
 		{name: "an unknown scope keeps the state, and is listed when it is back", run: readsUnknown},
 		{name: "401 stops requests", run: readsUnauthenticated},
 		{name: "403 of a proxy stops requests", run: readsForbidden},

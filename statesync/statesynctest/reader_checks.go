@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"time"
@@ -247,6 +248,25 @@ func readsLogin(ctx context.Context, s *stand) error {
 
 func readsProxy404(ctx context.Context, s *stand) error {
 	return s.outage(ctx, false, says(http.StatusNotFound, "text/html", page))
+}
+
+// readsRedirect has a redirect that could carry the credential elsewhere.
+func readsRedirect(ctx context.Context, s *stand) error {
+	followed := make(chan struct{}, 1)
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		select {
+		case followed <- struct{}{}:
+		default: // it was seen before
+		}
+	}))
+	defer elsewhere.Close()
+	err := s.outage(ctx, false, func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		http.Redirect(w, r, elsewhere.URL+"/sign-in", http.StatusTemporaryRedirect)
+	})
+	if len(followed) > 0 {
+		err = errors.Join(err, errors.New("the reader follows a redirect"))
+	}
+	return err
 }
 
 func readsUnknown(ctx context.Context, s *stand) error {

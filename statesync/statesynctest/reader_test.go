@@ -97,6 +97,11 @@ func TestRunReaderFindsWhatIsWrongWithAReader(t *testing.T) {
 			`(Outage, OSError, http.client.HTTPException, `,
 			"a login page is an outage",
 		},
+		{
+			"follows a redirect", "follows a redirect", `            if answer.status != 200:`, `            if answer.status == 307:
+                __import__("urllib.request").request.urlopen(answer.headers["Location"]).close()
+            if answer.status != 200:`, "a redirect is not followed",
+		},
 		{"takes nanoseconds for microseconds", silent, `/ 1e9`, `/ 1e6`, "a silent stream is dead"},
 		{"counts bytes as life", silent, `silence() if lines else until`, `silence()`, "bytes without a frame are silence"},
 	}

@@ -107,6 +107,28 @@ func TestNamesThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
+// TestOnlyTheFilesOfTheRepositoryChange: what is built or installed is left, and a script can still be run.
+func TestOnlyTheFilesOfTheRepositoryChange(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	const old = "example.com/a/b"
+	ours := []string{"Makefile", "docs/bin/run.sh", "go.mod"}
+	for _, name := range append([]string{".git/config", "bin/a.txt", "dist/a.txt", "site/node_modules/a.js"}, ours...) {
+		name = filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		require.NoError(t, os.WriteFile(name, []byte("module "+old+"\nREPO ?= example.com/images\n"), 0o700)) //nolint:gosec // one is a script
+	}
+	changed, err := rename(root, names{"example.com/c/b", "example.com/images/b"})
+	require.NoError(t, err)
+	for i, name := range ours {
+		require.Equal(t, filepath.Join(root, name), changed[i])
+		info, err := os.Stat(changed[i])
+		require.NoError(t, err)
+		require.Equal(t, fs.FileMode(0o700), info.Mode().Perm(), name)
+	}
+	require.Len(t, changed, len(ours))
+}
+
 // TestNamesThatContainEachOtherChangeOnce has an owner whose path begins with the old one.
 func TestNamesThatContainEachOtherChangeOnce(t *testing.T) {
 	t.Parallel()

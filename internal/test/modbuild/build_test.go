@@ -56,6 +56,9 @@ func TestABuildIsFreeOfWhatTheCallerHasSet(t *testing.T) {
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, names, 1, "the source does not stay")
+	other, err := hello("package main\n\nfunc main() { println(2) }\n").Folder(t.Context(), &progress)
+	require.NoError(t, err)
+	require.NotEqual(t, dir, other, "other code of the same version is another result")
 	t.Setenv("PATH", "") // once it is there, go is not run
 	again, err := recipe.Folder(t.Context(), &progress)
 	require.NoError(t, err)

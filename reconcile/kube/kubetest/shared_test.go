@@ -16,7 +16,10 @@ func TestASharedClusterIsStartedOnceAndEachNamespaceIsNew(t *testing.T) {
 	t.Parallel()
 	one, two := shared.Cluster(t), shared.Cluster(t)
 	require.Same(t, one, two)
-	require.NotEqual(t, one.Namespace(t), two.Namespace(t))
+	first, second := one.Namespace(t), two.Namespace(t)
+	require.NotEqual(t, first, second)
+	_, err := one.Kubectl(t.Context(), "get", "namespace", first, second)
+	require.NoError(t, err)
 }
 
 func TestWhatWasNeverStartedStops(t *testing.T) {

@@ -19,6 +19,9 @@ func (o *options) newCommand() *cobra.Command {
 			"Deployment, and tests on a real Kubernetes and in a simulated world.",
 		Args: oneFolder,
 		RunE: func(c *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return program.Usagef("FOLDER: is empty, must be the folder to write")
+			}
 			if err := p.Check(); err != nil {
 				return &program.UsageError{Err: err}
 			}

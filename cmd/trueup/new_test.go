@@ -32,6 +32,8 @@ func TestANewOperatorIsWrittenAndTheNextStepsArePrinted(t *testing.T) {
 		"a file kubeconfig that is none of an e": {"cluster", filepath.Dir(kept)},
 		"must be empty or not be there":          args,
 		"new: has 0 arguments, must have one":    {"new", "--kind", "Site"},
+		"FOLDER: is empty, must be the folder t": {"new", "", "--module", "example.com/sites", "--kind", "Site"},
+		"must be a module of yours":              {"new", folder, "--module", "github.com/seed-9e1ffd66/trueup", "--kind", "Site"},
 		`--kind: is "site", must be a capital`:   {"new", folder, "--module", "example.com/sites", "--kind", "site"},
 		"--module: is missing, must be the":      {"new", folder, "--kind", "Site"},
 		"--nodes: is 0, must be 1 to 100":        {"cluster", folder, "--nodes", "0"},

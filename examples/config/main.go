@@ -42,7 +42,7 @@ func run(ctx context.Context, listen, file, token string) error {
 		return errors.New("CONFIG_TOKEN: is empty, must be the bearer token of writers and readers")
 	}
 	options := "_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)&_txlock=immediate"
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: file, RawQuery: options}).String())
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: options}).String())
 	if err != nil {
 		return err
 	}

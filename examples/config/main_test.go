@@ -30,7 +30,7 @@ func freeAddress(t *testing.T) string {
 func TestAReaderFollowsTheServiceOverARestart(t *testing.T) {
 	const token = "token-of-the-test"
 	t.Setenv("CONFIG_TOKEN", token)
-	address, file, path := freeAddress(t), filepath.Join(t.TempDir(), "config.db"), programtest.Build(t)
+	address, file, path := freeAddress(t), filepath.Join(t.TempDir(), "a b?.db"), programtest.Build(t)
 	ask := func(method, path, credential, body string) (int, string) {
 		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader(body))
 		require.NoError(t, err)
@@ -92,4 +92,7 @@ func TestAReaderFollowsTheServiceOverARestart(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	has(3, "")
 	require.NoError(t, stop())
+
+	file = "config.db" // the default, in the working directory
+	require.NoError(t, start()())
 }

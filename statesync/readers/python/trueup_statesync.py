@@ -140,6 +140,7 @@ class Reader:
         self.url, self.token, self.patience = urllib.parse.urlsplit(url), token, patience
         self.path = f"{self.url.path.rstrip('/')}/scopes/{urllib.parse.quote(scope, safe='')}/items?"
         self.copy, self.end, self.bound = Copy(), None, 60.0
+        self.ended = lambda end: None  # called after each stream, with the reason
 
     def states(self):
         """Yield each proven state, for ever. It raises Stopped after 400, 401 and 403."""
@@ -153,6 +154,7 @@ class Reader:
                 self.copy.doubt(lost_history="other-history" in str(refused))
             except (Outage, OSError, http.client.HTTPException, ValueError, TypeError, AttributeError) as outage:
                 self.end = outage
+            self.ended(self.end)
             failures = 0 if time.monotonic() - began >= 60 else failures
             time.sleep(random.uniform(0, min(self.bound, 0.5 * 2 ** min(failures, 7))))
             failures += 1
@@ -217,7 +219,18 @@ def main():
     def keys(of):
         return [key._asdict() for key in sorted(of)]
 
-    for state in Reader(sys.argv[1], sys.argv[2], os.environ.get("STATESYNC_TOKEN", "")).states():
+    if len(sys.argv) != 3 or not sys.argv[1].startswith(("http://", "https://")):
+        print("usage: trueup_statesync.py http[s]://HOST/PATH SCOPE; the token is in STATESYNC_TOKEN", file=sys.stderr)
+        sys.exit(2)
+    reader, said = Reader(sys.argv[1], sys.argv[2], os.environ.get("STATESYNC_TOKEN", "")), set()
+
+    def say(end):  # each reason once
+        if str(end) not in said:
+            said.add(str(end))
+            print(f"no stream: {end}; it tries again", file=sys.stderr, flush=True)
+
+    reader.ended = say
+    for state in reader.states():
         print(json.dumps({"epoch": state.epoch, "version": state.version, "items": list(state.items.values()),
                           "deleted": keys(state.deleted), "absent": keys(state.absent)}), flush=True)
 

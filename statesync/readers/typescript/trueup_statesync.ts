@@ -173,6 +173,8 @@ export class Copy {
 export class Reader {
   /** Why the last stream ended. */
   end: unknown;
+  /** Called after each stream, with the reason of its end. */
+  ended: (end: unknown) => void = () => {};
   private readonly copy = new Copy();
   private readonly path: string;
   private readonly headers: Record<string, string>;
@@ -197,6 +199,7 @@ export class Reader {
         if (end instanceof Stopped) throw end;
         if (end instanceof Refused) this.copy.doubt(end.message.includes("other-history"));
         this.end = end; // all else is an outage
+        this.ended(end);
       }
       if (performance.now() - began >= 60_000) failures = 0;
       const pause = Math.random() * Math.min(this.bound, 500 * 2 ** Math.min(failures, 7));
@@ -253,7 +256,18 @@ export class Reader {
 }
 
 async function main(url = "", scope = ""): Promise<void> {
-  for await (const { items, ...state } of new Reader(url, scope, process.env["STATESYNC_TOKEN"]).states()) {
+  if (!/^https?:\/\//.test(url) || scope === "") {
+    console.error("usage: trueup_statesync http[s]://HOST/PATH SCOPE; the token is in STATESYNC_TOKEN");
+    process.exit(2);
+  }
+  const reader = new Reader(url, scope, process.env["STATESYNC_TOKEN"]), said = new Set<string>();
+  reader.ended = (end) => { // each reason once
+    const cause = end instanceof Error && end.cause instanceof Error ? `: ${end.cause.message}` : "";
+    const text = (end instanceof Error ? end.message : String(end)) + cause;
+    if (!said.has(text)) console.error(`no stream: ${text}; it tries again`);
+    said.add(text);
+  };
+  for await (const { items, ...state } of reader.states()) {
     process.stdout.write(JSON.stringify({ ...state, items: [...items.values()] }) + "\n");
   }
 }

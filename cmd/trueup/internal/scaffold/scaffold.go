@@ -67,6 +67,8 @@ func (p Project) Check() error {
 		fail("--module: is missing, must be the path of a module, such as example.com/sites")
 	case !modulePath.MatchString(p.Module):
 		fail("--module: is %q, must be the path of a module, such as example.com/sites", p.Module)
+	case p.Module == Modules[0] || strings.HasPrefix(p.Module, Modules[0]+"/"):
+		fail("--module: is %q, must be a module of yours, such as example.com/sites", p.Module)
 	case len(validation.IsDNS1035Label(p.name())) > 0 || len(p.name()) > 50:
 		fail("--module: is %q, must end in the name of the operator: letters in lower case, digits and dashes, at most 50", p.Module)
 	}

@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"flag"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -23,7 +18,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/agentjob/internal/crds"
 	agentjob "github.com/seed-9e1ffd66/trueup/cmd/agentjob/operator"
-	"github.com/seed-9e1ffd66/trueup/internal/test/modbuild"
+	"github.com/seed-9e1ffd66/trueup/internal/test/helmtest"
 )
 
 var update = flag.Bool("update", false, "rewrite the generated files of the chart")
@@ -34,48 +29,12 @@ const (
 	keepPolicy  = "helm.sh/resource-policy"
 )
 
-// helm runs helm, and returns its standard output; its standard error is in the error.
-func helm(t *testing.T, env []string, args ...string) (string, error) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("long: it builds Helm")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // it is built the first time
-	defer cancel()
-	program, err := modbuild.Helm(ctx, t.Output())
-	require.NoError(t, err)
-	home := t.TempDir()
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
-	cmd.Env = append(cmd.Env, env...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err = cmd.Run()
-	if err != nil {
-		err = errors.Join(err, errors.New(stderr.String()))
-	}
-	return stdout.String(), err
-}
-
 // rendered is what the chart makes of values, by kind and name.
 func rendered(t *testing.T, args ...string) map[string]*unstructured.Unstructured {
 	t.Helper()
-	out, err := helm(t, nil, append([]string{"template", agentjob.Account, "chart", "--namespace", agentjob.Namespace}, args...)...)
+	out, err := helmtest.Run(t, nil, append([]string{"template", agentjob.Account, "chart", "--namespace", agentjob.Namespace}, args...)...)
 	require.NoError(t, err)
-	return byName(t, out)
-}
-
-func byName(t *testing.T, stream string) map[string]*unstructured.Unstructured {
-	t.Helper()
-	found := map[string]*unstructured.Unstructured{}
-	for text := range strings.SplitSeq("\n"+stream, "\n---\n") {
-		o := &unstructured.Unstructured{}
-		require.NoError(t, yaml.Unmarshal([]byte(text), &o.Object))
-		if len(o.Object) > 0 {
-			found[o.GetKind()+" "+o.GetName()] = o
-		}
-	}
-	return found
+	return helmtest.Objects(t, out)
 }
 
 func deployment(t *testing.T, o *unstructured.Unstructured) *appsv1.Deployment {
@@ -91,7 +50,7 @@ func manifests(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
 	text, err := agentjob.Manifests{Image: "agentjob"}.YAML()
 	require.NoError(t, err)
-	return byName(t, text)
+	return helmtest.Objects(t, text)
 }
 
 // TestTheFilesOfTheChartAreUpToDate compares the chart's rules and definitions with those
@@ -177,7 +136,7 @@ func TestTheDefinitionsOfTheChartStay(t *testing.T) {
 	t.Parallel()
 	generated, err := crds.YAML()
 	require.NoError(t, err)
-	want := byName(t, string(generated))
+	want := helmtest.Objects(t, string(generated))
 	for _, c := range []struct {
 		set  string
 		many int
@@ -242,9 +201,9 @@ func TestTheValuesReachTheProcess(t *testing.T) {
 	require.Equal(t, appsv1.RecreateDeploymentStrategyType, d.Spec.Strategy.Type)
 	require.NotContains(t, alone, "Role "+agentjob.Account)
 
-	out, err := helm(t, nil, "template", "fleet", "chart")
+	out, err := helmtest.Run(t, nil, "template", "fleet", "chart")
 	require.NoError(t, err)
-	named := byName(t, out)
+	named := helmtest.Objects(t, out)
 	require.Contains(t, named, "Deployment fleet-thurkube")
 	require.Contains(t, named, "ClusterRole fleet-thurkube-ceiling")
 }
@@ -265,7 +224,7 @@ func TestTheFlagsOfTheChartAreThoseOfTheProgram(t *testing.T) {
 func TestTheChartIsLinted(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{nil, {"--values", "testdata/values.yaml"}} {
-		out, err := helm(t, nil, append([]string{"lint", "chart", "--strict"}, args...)...)
+		out, err := helmtest.Run(t, nil, append([]string{"lint", "chart", "--strict"}, args...)...)
 		require.NoError(t, err, out)
 		require.NotContains(t, out, "[WARNING]")
 	}
@@ -306,11 +265,11 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	} {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()
-			_, err := helm(t, nil, "template", "x", "chart", "--set", set)
+			_, err := helmtest.Run(t, nil, "template", "x", "chart", "--set", set)
 			require.ErrorContains(t, err, "don't meet the specifications of the schema")
 			require.ErrorContains(t, err, want)
 		})
 	}
-	_, err := helm(t, nil, "template", "x", "chart", "--set-string", "podAnnotations.a=1")
+	_, err := helmtest.Run(t, nil, "template", "x", "chart", "--set-string", "podAnnotations.a=1")
 	require.NoError(t, err)
 }

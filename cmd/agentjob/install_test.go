@@ -19,6 +19,7 @@ import (
 
 	agentjob "github.com/seed-9e1ffd66/trueup/cmd/agentjob/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
+	"github.com/seed-9e1ffd66/trueup/internal/test/helmtest"
 	testprocess "github.com/seed-9e1ffd66/trueup/internal/test/process"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
@@ -40,7 +41,7 @@ func (i *installation) kubectl(args ...string) string {
 func (i *installation) helm(args ...string) {
 	i.Helper()
 	args = append(args, "--namespace", agentjob.Namespace, "--wait", "--timeout", "2m")
-	out, err := helm(i.T, []string{"KUBECONFIG=" + i.cluster.Kubeconfig}, args...)
+	out, err := helmtest.Run(i.T, []string{"KUBECONFIG=" + i.cluster.Kubeconfig}, args...)
 	require.NoError(i, err, out)
 }
 

@@ -1,19 +1,14 @@
 package program_test
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/seed-9e1ffd66/trueup/internal/test/modbuild"
+	"github.com/seed-9e1ffd66/trueup/internal/test/helmtest"
 )
 
 // charts is the folder of the Helm charts that are made of the bases. The agent-run operator has one of
@@ -236,7 +231,7 @@ func upToDate(t *testing.T, dir string, files map[string]string) {
 }
 
 // TestEachChartMakesWhatItsBaseHas: with the values of the base, in its namespace, Helm renders the same
-// objects; what a chart is told is where it belongs; what is required is named.
+// objects. Each value reaches its field, and a required setting that is missing is named.
 func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir(charts)
@@ -247,7 +242,7 @@ func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
 			t.Parallel()
 			base, err := os.ReadFile(filepath.Join(bases, entry.Name(), "manifests.yaml"))
 			require.NoError(t, err)
-			want := objects(t, string(base))
+			want := helmtest.Objects(t, string(base))
 			var namespace string
 			args := []string{"template", "r", filepath.Join(charts, entry.Name())}
 			var needed []string
@@ -264,9 +259,9 @@ func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
 				}
 			}
 			args = append(args, "--namespace", namespace)
-			out, err := helm(t, args...)
+			out, err := helmtest.Run(t, nil, args...)
 			require.NoError(t, err)
-			have := objects(t, out)
+			have := helmtest.Objects(t, out)
 			require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have)))
 			for name := range want {
 				if want[name].GetKind() == "CustomResourceDefinition" {
@@ -289,11 +284,11 @@ func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
 				require.Equal(t, want[name].Object, have[name].Object, name)
 			}
 
-			out, err = helm(t, append(args, "--set", "image.tag=v1,podLabels.team=a,podAnnotations.x=y,nodeSelector.pool=p,priorityClassName=high",
+			out, err = helmtest.Run(t, nil, append(args, "--set", "image.tag=v1,podLabels.team=a,podAnnotations.x=y,nodeSelector.pool=p,priorityClassName=high",
 				"--set", "imagePullSecrets[0].name=registry,tolerations[0].operator=Exists,env[0].name=MORE", "--set-string", "env[0].value=1",
 				"--set", "resources.limits.memory=1Gi,settings.GOMEMLIMIT=null")...)
 			require.NoError(t, err)
-			told := objects(t, out)
+			told := helmtest.Objects(t, out)
 			d := deploymentOf(t, told)
 			container := containerOf(t, told)
 			require.Regexp(t, ":v1$", container.Image)
@@ -307,14 +302,14 @@ func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
 				pod.Spec.NodeSelector["pool"], pod.Spec.PriorityClassName, pod.Spec.ImagePullSecrets[0].Name, len(pod.Spec.Tolerations),
 			})
 			if len(needed) > 0 {
-				_, err = helm(t, "template", "r", filepath.Join(charts, entry.Name()))
+				_, err = helmtest.Run(t, nil, "template", "r", filepath.Join(charts, entry.Name()))
 				slices.Sort(needed)
 				require.ErrorContains(t, err, "settings."+needed[0]+": is required")
 			}
-			elsewhere, err := helm(t, append(args, "--namespace", "elsewhere")...)
+			elsewhere, err := helmtest.Run(t, nil, append(args, "--namespace", "elsewhere")...)
 			require.NoError(t, err)
 			require.NotContains(t, elsewhere, namespace)
-			_, err = helm(t, append([]string{"lint", "--strict"}, args[2:]...)...)
+			_, err = helmtest.Run(t, nil, append([]string{"lint", "--strict"}, args[2:]...)...)
 			require.NoError(t, err)
 		})
 	}
@@ -325,20 +320,6 @@ func valuesOf(t *testing.T, name string) string {
 	text, err := os.ReadFile(filepath.Join(charts, name, "values.yaml"))
 	require.NoError(t, err)
 	return string(text)
-}
-
-// objects are those of a stream of YAML, by kind and name.
-func objects(t *testing.T, stream string) map[string]*unstructured.Unstructured {
-	t.Helper()
-	found := map[string]*unstructured.Unstructured{}
-	for text := range strings.SplitSeq("\n"+stream, "\n---\n") {
-		o := &unstructured.Unstructured{}
-		require.NoError(t, yaml.Unmarshal([]byte(text), &o.Object))
-		if len(o.Object) > 0 {
-			found[o.GetKind()+" "+o.GetName()] = o
-		}
-	}
-	return found
 }
 
 func deploymentOf(t *testing.T, all map[string]*unstructured.Unstructured) (d appsv1.Deployment) {
@@ -363,27 +344,6 @@ func variables(t *testing.T, all map[string]*unstructured.Unstructured) map[stri
 		}
 	}
 	return found
-}
-
-// helm runs helm, and returns its standard output; its standard error is in the error.
-func helm(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("long: it builds Helm")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // it is built the first time
-	defer cancel()
-	program, err := modbuild.Helm(ctx, t.Output())
-	require.NoError(t, err)
-	home := t.TempDir()
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", errors.Join(err, errors.New(stderr.String()+stdout.String()))
-	}
-	return stdout.String(), nil
 }
 
 func containerOf(t *testing.T, all map[string]*unstructured.Unstructured) corev1.Container {

@@ -100,23 +100,27 @@ func readsHalfLine(ctx context.Context, s *stand) error {
 	return err
 }
 
-func readsRestart(ctx context.Context, s *stand) error {
+// away stops the server under a reader that has read all, and commits what it misses. It returns the
+// number of requests until then.
+func (s *stand) away(ctx context.Context) (requests int, err error) {
 	if err := s.begun(ctx); err != nil {
-		return err
+		return 0, err
 	}
-	requests := s.door.count()
+	requests = s.door.count()
 	s.door.set(true, nil)
-	if err := s.stopServer(); err != nil {
-		return err
-	}
-	if err := s.commit(ctx, deletes("2"), puts("4", 1)); err != nil {
+	return requests, errors.Join(s.stopServer(), s.commit(ctx, deletes("2"), puts("4", 1)))
+}
+
+func readsRestart(ctx context.Context, s *stand) error {
+	requests, err := s.away(ctx)
+	if err != nil {
 		return err
 	}
 	s.serve(ctx)
 	if err := s.asks(ctx, requests+1, false); err != nil {
 		return err
 	}
-	_, err := s.reaches(ctx)
+	_, err = s.reaches(ctx)
 	return err
 }
 
@@ -148,15 +152,8 @@ func readsRestore(ctx context.Context, s *stand) error {
 }
 
 func readsFloor(ctx context.Context, s *stand) error {
-	if err := s.begun(ctx); err != nil {
-		return err
-	}
-	requests := s.door.count()
-	s.door.set(true, nil)
-	if err := s.stopServer(); err != nil {
-		return err
-	}
-	if err := s.commit(ctx, deletes("2"), puts("4", 1)); err != nil {
+	requests, err := s.away(ctx)
+	if err != nil {
 		return err
 	}
 	delete(s.gone, statesync.Key{Collection: "a", ID: "2"}) // no reader can know it

@@ -62,7 +62,9 @@ func TestWhatIsCommittedAfterTheFirstReadIsReportedOnce(t *testing.T) {
 		}, seen)
 
 		seen = nil
-		require.NoError(t, log.Restore("eu", []statesync.Item{{Version: 1, Key: key(1), Value: []byte(`2`)}, {Version: 2, Key: key(2), Value: []byte(`2`)}}))
+		require.NoError(t, log.Restore("eu", []statesync.Item{
+			{Version: 1, Key: key(1), Value: []byte(`2`)}, {Version: 2, Key: key(2), Value: []byte(`2`)},
+		}))
 		synctest.Wait()
 		require.Empty(t, seen, "another epoch is read as a whole")
 		watch("eu") // the others ended

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTheTableOfWhatIsExpectedIsTrue: docs/expected.md has 44 rows; what is there has a link that leads
-// somewhere, what is not has a reason. The links themselves are checked with those of all pages.
+// TestTheTableOfWhatIsExpectedIsTrue: docs/expected.md has 44 rows. A row "yes" has a link, and a row "no" a
+// reason. A rule of TestPolicy checks where the links of all pages lead.
 func TestTheTableOfWhatIsExpectedIsTrue(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(root, "docs/expected.md"))

@@ -135,7 +135,8 @@ func readRepo(fsys fs.FS) (repo, error) {
 		r.paths[name] = true
 		if d.IsDir() {
 			if base == "node_modules" ||
-				name != "." && base != ".github" && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || base == "vendor") {
+				name != "." && base != ".github" &&
+					(strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || base == "vendor") {
 				return fs.SkipDir
 			}
 			return nil

@@ -58,7 +58,9 @@ func TestTheTableOfVersionsIsTrue(t *testing.T) {
 		}
 	}
 	// Every module states the same Go: a user who imports two of them has one floor.
-	for _, nested := range []string{"cmd", "examples", "cloud/aws", "statesync/sqlstore", "reconcile/controllerruntime", "reconcile/operatormetrics", "reconcile/tracing"} {
+	for _, nested := range []string{
+		"cmd", "examples", "cloud/aws", "statesync/sqlstore", "reconcile/controllerruntime", "reconcile/operatormetrics", "reconcile/tracing",
+	} {
 		if got := minor(nested+"/go.mod", `^go (\d+\.\d+)`); got != oldestGo {
 			t.Errorf("%s/go.mod: go %s, the root has %s", nested, got, oldestGo)
 		}

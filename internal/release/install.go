@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The charts in the checkout: those that are made of the bases, and that of the agent-run operator.
+// The folders of charts in the checkout: one chart for each base, and the chart of the agent-run operator.
 const (
 	chartsDir = "deploy/charts"
 	ownChart  = "cmd/agentjob/chart"

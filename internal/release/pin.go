@@ -111,7 +111,7 @@ func readMod(dir string) (*modfile.File, error) {
 
 // pin changes the modules of a clone so that they require each other at the version, with
 // the checksums of what the go command will download, and commits it. The same commit and
-// version give the same commit again: its author and time are those of the commit before.
+// version give the same commit again: it has the author and the time of its parent.
 func (r *release) pin(ctx context.Context, clone string, modules []*part) (revision string, err error) {
 	known := map[string]*part{}
 	// First of all: it is a file of the root module, and part of its hash.

@@ -70,7 +70,9 @@ func TestAnImageIsPulledAsItWasPushed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "65532:65532", config.Config.User)
 	require.Equal(t, []string{"/agentjob"}, config.Config.Entrypoint)
-	for label, want := range map[string]string{"version": "v0.1.0", "licenses": "Apache-2.0", "source": "https://" + trueup, "title": "agentjob"} {
+	for label, want := range map[string]string{
+		"version": "v0.1.0", "licenses": "Apache-2.0", "source": "https://" + trueup, "title": "agentjob",
+	} {
 		require.Equal(t, want, config.Config.Labels["org.opencontainers.image."+label])
 	}
 	require.NotEmpty(t, config.Config.Labels["org.opencontainers.image.revision"])

@@ -56,7 +56,9 @@ var (
 
 // taken are kinds that a new one would be mistaken for in commands of kubectl: the children, and what
 // kubetest and the role name.
-var taken = []string{"Deployment", "Service", "Pod", "Namespace", "Node", "Event", "Secret", "ConfigMap"} //nolint:gochecknoglobals // constant
+var taken = []string{ //nolint:gochecknoglobals // constant
+	"Deployment", "Service", "Pod", "Namespace", "Node", "Event", "Secret", "ConfigMap",
+}
 
 // Check returns an error that names each wrong field by its flag.
 func (p Project) Check() error {

@@ -24,7 +24,8 @@ func TestWhatIsWrittenIsOfTheKind(t *testing.T) {
 	files, err := scaffold.Project{Module: "example.org/team/proxies/v2", Kind: "Proxy", Group: "net.example.org", Version: "v0.3.0"}.Files()
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		".gitignore", "Dockerfile", "README.md", "children.go", "deploy/crd.yaml", "deploy/operator.yaml", "deploy/rbac.yaml", "go.mod", "main.go",
+		".gitignore", "Dockerfile", "README.md", "children.go", "deploy/crd.yaml", "deploy/operator.yaml", "deploy/rbac.yaml",
+		"go.mod", "main.go",
 		"operator_test.go", "rights_test.go", "simulated_test.go", "types.go",
 	}, slices.Sorted(maps.Keys(files)))
 	declared := map[string]bool{}
@@ -59,7 +60,9 @@ func TestWhatIsWrittenIsOfTheKind(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"Proxy", "ProxySpec", "ProxyStatus", "main", "run", "newOperator", "children", "TestOnARealKubernetes", "TestInASimulatedWorld"} {
+	for _, name := range []string{
+		"Proxy", "ProxySpec", "ProxyStatus", "main", "run", "newOperator", "children", "TestOnARealKubernetes", "TestInASimulatedWorld",
+	} {
 		require.True(t, declared[name], name)
 	}
 	require.Contains(t, files["go.mod"], "module example.org/team/proxies/v2\n")

@@ -596,7 +596,12 @@ func (b *bench) eventReported(kind, name, reason string) {
 // fails.
 func (b *bench) eventually(what string, holds func() bool) {
 	b.Helper()
-	await.Eventually(b, what, holds, func() string {
+	b.within(await.Moment, what, holds)
+}
+
+func (b *bench) within(bound time.Duration, what string, holds func() bool) {
+	b.Helper()
+	await.Until(b, bound, what, holds, func() string {
 		out, _ := b.cluster.Kubectl(b.Context(), "get", "nodes,pods,events", "-A", "-o", "wide", "--show-labels")
 		describe, _ := b.cluster.Kubectl(b.Context(), "get", "np,awsnc", b.name, "-o", "yaml")
 		for _, i := range b.instances() {

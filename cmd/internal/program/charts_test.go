@@ -53,12 +53,63 @@ const podTemplate = `{{- with .Values.imagePullSecrets }}
 const envTemplate = `
         {{- range $name, $value := .Values.settings }}
         {{- if eq (toString $value) "" }}{{ fail (printf "settings.%s: is required" $name) }}{{ end }}
-        - name: {{ $name }}
+        {{- /* A whole number of a file arrives as a float, which prints as 4e+08. */ -}}
+        {{- if kindIs "float64" $value }}{{ if eq (floor $value) $value }}{{ $value = int64 $value }}{{ end }}{{ end }}
+        - name: {{ $name | quote }}
           value: {{ tpl (toString $value) $ | quote }}
         {{- end }}
         {{- with .Values.env }}
         {{- toYaml . | nindent 8 }}
         {{- end }}`
+
+// schemaText refuses what would be ignored, and what no Deployment can have.
+const schemaText = `{
+  "$schema": "https://json-schema.org/draft-07/schema#",
+  "title": "Values of the chart %s",
+  "type": "object",
+  "additionalProperties": false,
+  "properties": {
+    "global": {"type": "object"},
+    "image": {
+      "type": "object",
+      "additionalProperties": false,
+      "required": ["repository"],
+      "properties": {
+        "repository": {"type": "string", "pattern": "^[a-z0-9][a-zA-Z0-9._:/-]*$"},
+        "tag": {"type": "string", "pattern": "^([a-zA-Z0-9_][a-zA-Z0-9._-]{0,127})?$"},
+        "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]}
+      }
+    },
+    "imagePullSecrets": {
+      "type": "array",
+      "items": {
+        "type": "object", "additionalProperties": false, "required": ["name"],
+        "properties": {"name": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"}}
+      }
+    },
+    "settings": {
+      "type": "object",
+      "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+      "additionalProperties": {"type": ["string", "number", "boolean"]}
+    },
+    "env": {
+      "type": "array",
+      "items": {
+        "type": "object", "additionalProperties": false, "required": ["name"],
+        "properties": {"name": {"type": "string", "minLength": 1}, "value": {"type": "string"}, "valueFrom": {"type": "object"}}
+      }
+    },
+    "resources": {"type": "object"},
+    "podAnnotations": {"$ref": "#/definitions/strings"},
+    "podLabels": {"$ref": "#/definitions/strings"},
+    "nodeSelector": {"$ref": "#/definitions/strings"},
+    "tolerations": {"type": "array", "items": {"type": "object"}},
+    "affinity": {"type": "object"},
+    "priorityClassName": {"type": "string"}
+  },
+  "definitions": {"strings": {"type": "object", "additionalProperties": {"type": "string"}}}
+}
+`
 
 const valuesText = `# What "helm install" is told with --set or --values.
 
@@ -133,6 +184,7 @@ sources:
 - https://github.com/seed-9e1ffd66/trueup
 `, name, h.name, h.name),
 		"values.yaml":              values,
+		"values.schema.json":       fmt.Sprintf(schemaText, name),
 		"templates/manifests.yaml": strings.Join(templates, "---\n"),
 	}
 	if len(definitions) > 0 {
@@ -277,21 +329,30 @@ func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
 						require.NoError(t, err)
 						container := containers[0].(map[string]any)
 						delete(container, "env")
-						delete(container, "imagePullPolicy")
+						if o == have[name] {
+							require.Equal(t, "IfNotPresent", container["imagePullPolicy"])
+							delete(container, "imagePullPolicy")
+						}
 						require.NoError(t, unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers"))
 					}
 				}
 				require.Equal(t, want[name].Object, have[name].Object, name)
 			}
 
+			numbers := filepath.Join(t.TempDir(), "numbers.yaml")
+			require.NoError(t, os.WriteFile(numbers, []byte("settings: {WHOLE: 483183819, HALF: 1.5, SWITCH: true}"), 0o600))
 			out, err = helmtest.Run(t, nil, append(args, "--set", "image.tag=v1,podLabels.team=a,podAnnotations.x=y,nodeSelector.pool=p,priorityClassName=high",
 				"--set", "imagePullSecrets[0].name=registry,tolerations[0].operator=Exists,env[0].name=MORE", "--set-string", "env[0].value=1",
-				"--set", "resources.limits.memory=1Gi,settings.GOMEMLIMIT=null")...)
+				"--set", "resources.limits.memory=1Gi,settings.GOMEMLIMIT=null,image.pullPolicy=Never", "--values", numbers)...)
 			require.NoError(t, err)
 			told := helmtest.Objects(t, out)
 			d := deploymentOf(t, told)
 			container := containerOf(t, told)
 			require.Regexp(t, ":v1$", container.Image)
+			require.Equal(t, corev1.PullNever, container.ImagePullPolicy)
+			require.Equal(t, []string{"483183819", "1.5", "true"}, []string{
+				variables(t, told)["WHOLE"], variables(t, told)["HALF"], variables(t, told)["SWITCH"],
+			})
 			require.Equal(t, "1Gi", container.Resources.Limits.Memory().String())
 			require.Equal(t, "1", variables(t, told)["MORE"])
 			require.NotContains(t, variables(t, told), "GOMEMLIMIT")
@@ -305,6 +366,14 @@ func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
 				_, err = helmtest.Run(t, nil, "template", "r", filepath.Join(charts, entry.Name()))
 				slices.Sort(needed)
 				require.ErrorContains(t, err, "settings."+needed[0]+": is required")
+			}
+			for wrong, named := range map[string]string{
+				"setings.A=b": "setings", "image.tagg=v1": "tagg", "image.pullPolicy=Sometimes": "pullPolicy", "settings.A.B=c": "/settings/A",
+				"settings.a-b=c": "a-b", "podLabels.team=1": "/podLabels/team", "env[0].nam=A": "nam", "imagePullSecrets[0]=registry": "imagePullSecrets",
+			} {
+				_, err = helmtest.Run(t, nil, append(args, "--set", wrong)...)
+				require.ErrorContains(t, err, "don't meet the specifications of the schema", wrong)
+				require.ErrorContains(t, err, named)
 			}
 			elsewhere, err := helmtest.Run(t, nil, append(args, "--namespace", "elsewhere")...)
 			require.NoError(t, err)

@@ -33,6 +33,7 @@ func (o *options) newCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&p.Module, "module", "", "path of the module; its last element names the operator")
 	c.Flags().StringVar(&p.Kind, "kind", "", "kind of the objects, such as Site")
+	c.Flags().StringVar(&p.Plural, "plural", "", "plural of the kind in lower case, such as boxes for Box (default as Kubernetes guesses it)")
 	c.Flags().StringVar(&p.Group, "group", "example.com", "group of the kind: a domain of yours")
 	return c
 }

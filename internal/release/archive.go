@@ -32,6 +32,9 @@ func (r *release) archive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(r.out, 0o755); err != nil { //nolint:gosec // it is published
+		return err
+	}
 	if err := r.write("RELEASE_NOTES.md", []byte(notes)); err != nil {
 		return err
 	}

@@ -107,9 +107,6 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	if left, err := os.ReadDir(r.out); args[0] != "images" && err == nil && len(left) > 0 {
 		return fmt.Errorf("--out: the folder %s has files, which would become part of the release: remove it", r.out)
 	}
-	if err := os.MkdirAll(r.out, 0o755); err != nil { //nolint:gosec // it is published
-		return err
-	}
 	switch args[0] {
 	case "images":
 		return r.images(ctx, push)

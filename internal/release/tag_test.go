@@ -157,6 +157,10 @@ func TestWhatCannotBePublishedIsRefused(t *testing.T) {
 
 	inRepo(t, root, "tag", "cmd/v0.3.0")
 	require.ErrorContains(t, tag("v0.3.0"), "--version: is v0.3.0, but the tag cmd/v0.3.0 exists")
+	out := filepath.Join(t.TempDir(), "v0.3.0")
+	err = run(t.Context(), []string{"cut", "--root", root, "--out", out, "--version", "v0.3.0"}, t.Output())
+	require.ErrorContains(t, err, "the tag cmd/v0.3.0 exists")
+	require.NoDirExists(t, out, "it would be refused as not empty, or be taken for a release")
 	inRepo(t, root, "tag", "v0.2.0")
 	require.ErrorContains(t, tag("v0.2.0-rc.1"), "--version: is v0.2.0-rc.1, must be above the last tag v0.2.0")
 	require.Equal(t, "cmd/v0.3.0\nv0.2.0", inRepo(t, root, "tag", "--list"))

@@ -49,6 +49,7 @@ var errTaken = errors.New("another elector holds the lease")
 func (e *elector) acquire(ctx context.Context) bool {
 	watch := leaseWatch{leases: e.leases, name: e.name, identity: e.identity, retry: e.retry}
 	defer watch.stop()
+	var holder string // that the log has named
 	for ctx.Err() == nil {
 		err := e.try(ctx)
 		if err == nil {
@@ -60,6 +61,10 @@ func (e *elector) acquire(ctx context.Context) bool {
 			e.logger.WarnContext(ctx, "lease not read or taken", e.attrs(slog.Any("error", err))...)
 		} else if remaining := e.remaining(); remaining > 0 {
 			wait = min(wait, remaining)
+			if holder != e.holder() {
+				holder = e.holder()
+				e.logger.InfoContext(ctx, "waiting, another process holds the lease", e.attrs()...)
+			}
 		}
 		pause(ctx, wait, watch.freed(ctx))
 	}

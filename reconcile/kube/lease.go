@@ -74,8 +74,8 @@ type Lease struct {
 	// Start. A panic in it is logged and has no other effect. Default nil.
 	OnChange func(LeaseState)
 
-	// Logger receives taken and lost leases at level info, and failed requests at
-	// level warn. Default nil, which is silent.
+	// Logger receives taken and lost leases and, once each, the processes that this one
+	// waits for, at level info, and failed requests at level warn. Default nil, which is silent.
 	Logger *slog.Logger
 
 	mu      sync.Mutex

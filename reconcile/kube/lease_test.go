@@ -1,9 +1,11 @@
 package kube_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -427,6 +429,8 @@ func TestChangesAreReportedInOrder(t *testing.T) {
 		stopA := start(t, st.lease(s.client(), "a"))
 		time.Sleep(time.Second)
 		b := st.lease(s.client(), "b")
+		var log bytes.Buffer
+		b.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		var seen []kube.LeaseState
 		b.OnChange = func(state kube.LeaseState) {
 			seen = append(seen, state)
@@ -434,9 +438,12 @@ func TestChangesAreReportedInOrder(t *testing.T) {
 		}
 		stopB := start(t, b)
 		time.Sleep(time.Minute)
+		require.Equal(t, 1, strings.Count(log.String(), "waiting, another process holds the lease"), log.String())
+		require.Regexp(t, `waiting, .* identity=b holder=a`, log.String())
 		require.NoError(t, stopA())
 		time.Sleep(time.Minute)
 		require.NoError(t, stopB())
+		require.Equal(t, 1, strings.Count(log.String(), "waiting"), log.String())
 		require.Equal(t, []kube.LeaseState{{Holder: "a"}, {Holder: "b", Held: true}, {}}, seen)
 	})
 }

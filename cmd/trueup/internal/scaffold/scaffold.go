@@ -42,6 +42,8 @@ type Project struct {
 	Module string
 	// Kind is the kind of its objects, such as Site. Required.
 	Kind string
+	// Plural names the kind in paths and commands, in lower case. Default as Kubernetes guesses it: sites for Site.
+	Plural string
 	// Group is the group of the kind, a DNS subdomain. Default example.com.
 	Group string
 	// Version is the version of the modules that it requires. Default [Development].
@@ -84,6 +86,9 @@ func (p Project) Check() error {
 	case strings.HasPrefix(p.Kind, "Test"):
 		fail("--kind: is %q, must not begin with Test, as the functions of tests do", p.Kind)
 	}
+	if p.Plural != "" && (len(validation.IsDNS1035Label(p.Plural)) > 0 || p.Plural == strings.ToLower(p.Kind)) {
+		fail("--plural: is %q, must be the plural of the kind in lower case, such as %s", p.Plural, p.plural())
+	}
 	if text := validation.IsDNS1123Subdomain(p.group()); len(text) > 0 || !strings.Contains(p.group(), ".") {
 		fail("--group: is %q, must be a DNS subdomain with a dot, such as example.com", p.Group)
 	} else if strings.HasSuffix(p.group(), ".k8s.io") || strings.HasSuffix(p.group(), ".kubernetes.io") {
@@ -95,20 +100,26 @@ func (p Project) Check() error {
 // name is the name of the operator.
 func (p Project) name() string { return path.Base(majorVersion.ReplaceAllString(p.Module, "")) }
 
+// plural is how Kubernetes guesses it.
+func (p Project) plural() string {
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Version: "v1alpha1", Kind: p.Kind})
+	return plural.Resource
+}
+
 func (p Project) group() string { return cmp.Or(p.Group, "example.com") }
 
 // Files returns the content of each file by its path. The project must have passed Check.
 func (p Project) Files() (map[string]string, error) {
 	kind := schema.GroupVersionKind{Group: p.group(), Version: "v1alpha1", Kind: p.Kind}
-	plural, singular := meta.UnsafeGuessKindToResource(kind)
+	plural := cmp.Or(p.Plural, p.plural())
 	o := operator.Operator[*unstructured.Unstructured]{
-		Kind: kind, Resource: plural.Resource,
+		Kind: kind, Resource: plural,
 		Owns: []schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"}},
 	}
 	process := operator.Process{Lease: &kube.Lease{}}
 	values := map[string]string{
 		"Module": p.Module, "Name": p.name(), "Kind": p.Kind, "Group": p.group(), "Version": cmp.Or(p.Version, Development),
-		"Plural": plural.Resource, "Singular": singular.Resource, "Rules": rules(o.Rules()), "LeaseRules": rules(process.Rules()),
+		"Plural": plural, "Singular": strings.ToLower(p.Kind), "Rules": rules(o.Rules()), "LeaseRules": rules(process.Rules()),
 	}
 	files := map[string]string{}
 	err := fs.WalkDir(templates, "templates", func(name string, d fs.DirEntry, err error) error {

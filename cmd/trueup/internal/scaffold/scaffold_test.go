@@ -72,20 +72,36 @@ func TestWhatIsWrittenIsOfTheKind(t *testing.T) {
 	require.Contains(t, files["deploy/rbac.yaml"], `- {apiGroups: ["net.example.org"], resources: [proxies/status], verbs: [patch]}`)
 }
 
+func TestThePluralIsTheOneThatWasGiven(t *testing.T) {
+	t.Parallel()
+	p := scaffold.Project{Module: "example.com/boxes", Kind: "Box", Plural: "boxes"}
+	require.NoError(t, p.Check())
+	files, err := p.Files()
+	require.NoError(t, err)
+	require.Contains(t, files["deploy/crd.yaml"], "names: {plural: boxes, singular: box, kind: Box, listKind: BoxList}")
+	for name, content := range files {
+		require.NotContains(t, content, "boxs", name)
+	}
+	require.Contains(t, files["deploy/rbac.yaml"], "resources: [boxes]")
+	require.Contains(t, files["main.go"], `Resource: "boxes"`)
+}
+
 func TestWhatIsWrongIsNamedByItsFlag(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]scaffold.Project{
-		"--module: is missing":                           {Kind: "Site"},
-		`--module: is "https://x/y", must be`:            {Module: "https://x/y", Kind: "Site"},
-		`--module: is "example.com/Sites", must end`:     {Module: "example.com/Sites", Kind: "Site"},
-		"--kind: is missing":                             {Module: "example.com/sites"},
-		`--kind: is "site", must be a capital`:           {Module: "example.com/sites", Kind: "site"},
-		`--kind: is "Web_Site", must be a capital`:       {Module: "example.com/sites", Kind: "Web_Site"},
-		`--kind: is "Service", must not be a kind`:       {Module: "example.com/sites", Kind: "Service"},
-		`--kind: is "TestBed", must not begin`:           {Module: "example.com/sites", Kind: "TestBed"},
-		`--group: is "example", must be a DNS`:           {Module: "example.com/sites", Kind: "Site", Group: "example"},
-		`--group: is "Example.com", must be a DNS`:       {Module: "example.com/sites", Kind: "Site", Group: "Example.com"},
-		`--group: is "apps.k8s.io", must be a domain of`: {Module: "example.com/sites", Kind: "Site", Group: "apps.k8s.io"},
+		"--module: is missing":                                                             {Kind: "Site"},
+		`--module: is "https://x/y", must be`:                                              {Module: "https://x/y", Kind: "Site"},
+		`--module: is "example.com/Sites", must end`:                                       {Module: "example.com/Sites", Kind: "Site"},
+		"--kind: is missing":                                                               {Module: "example.com/sites"},
+		`--kind: is "site", must be a capital`:                                             {Module: "example.com/sites", Kind: "site"},
+		`--kind: is "Web_Site", must be a capital`:                                         {Module: "example.com/sites", Kind: "Web_Site"},
+		`--kind: is "Service", must not be a kind`:                                         {Module: "example.com/sites", Kind: "Service"},
+		`--kind: is "TestBed", must not begin`:                                             {Module: "example.com/sites", Kind: "TestBed"},
+		`--plural: is "Boxes", must be the plural of the kind in lower case, such as boxs`: {Module: "example.com/sites", Kind: "Box", Plural: "Boxes"},
+		`--plural: is "box", must be the plural`:                                           {Module: "example.com/sites", Kind: "Box", Plural: "box"},
+		`--group: is "example", must be a DNS`:                                             {Module: "example.com/sites", Kind: "Site", Group: "example"},
+		`--group: is "Example.com", must be a DNS`:                                         {Module: "example.com/sites", Kind: "Site", Group: "Example.com"},
+		`--group: is "apps.k8s.io", must be a domain of`:                                   {Module: "example.com/sites", Kind: "Site", Group: "apps.k8s.io"},
 	} {
 		require.ErrorContains(t, p.Check(), want)
 	}

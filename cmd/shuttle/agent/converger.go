@@ -40,7 +40,7 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	report, err := c.applier.Apply(ctx, current.set)
 	c.log(ctx, report.Results)
 	var pruneErr error
-	if confirmed {
+	if confirmed && c.desired.names(current) {
 		c.last, pruneErr = c.prune(ctx, current)
 		if slices.ContainsFunc(c.last.Results, func(r apply.Result) bool { return r.Action == apply.Deleted && replaced(current.set, r.ID) }) {
 			report, err = c.applier.Apply(ctx, current.set) // the replicas are stated in the same pass

@@ -26,6 +26,7 @@ type desired struct {
 	answered  bool // Starbase has answered since the start
 	confirmed bool // Starbase has named the current state since the last take
 	fresh     bool // the epoch changed with the current state, and no later answer confirmed it
+	outdated  bool // another state has come, and is not accepted yet
 }
 
 // accept takes a new state. The first body of another epoch than the one before is not
@@ -34,14 +35,36 @@ func (d *desired) accept(next *accepted, otherEpoch bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fresh = otherEpoch
-	d.current, d.answered, d.confirmed = next, true, !d.fresh
+	d.current, d.answered, d.confirmed, d.outdated = next, true, !d.fresh, false
 }
 
 // confirm notes that the current state still is the one of Starbase.
 func (d *desired) confirm() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.answered, d.confirmed, d.fresh = true, true, false
+	d.answered, d.confirmed, d.fresh, d.outdated = true, true, false, false
+}
+
+// received notes that another state has come, which is about to be accepted or refused.
+func (d *desired) received() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.outdated = true
+}
+
+// refused notes that the state that has come is not newer than the current one.
+func (d *desired) refused() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.outdated = false
+}
+
+// names reports whether a state still is the newest that has come: a pass that takes long may not delete
+// what a newer one, whose acceptance is not saved yet, has again.
+func (d *desired) names(a *accepted) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.current == a && !d.outdated
 }
 
 // has reports whether the current state has the version, and no pull is needed to confirm it.
@@ -115,8 +138,10 @@ func (p *puller) Reconcile(ctx context.Context) (reconcile.Result, error) {
 }
 
 func (p *puller) accept(ctx context.Context, state *starbase.DesiredState) error {
+	p.desired.received()
 	otherEpoch, err := p.newest.reach(ctx, state)
 	if refused, ok := errors.AsType[*starbase.RefusedError](err); ok {
+		p.desired.refused()
 		return p.client.of(desiredState, refused)
 	}
 	if err != nil {

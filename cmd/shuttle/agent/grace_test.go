@@ -96,6 +96,41 @@ func TestATombstoneHasNoGrace(t *testing.T) {
 	})
 }
 
+// TestAPassDeletesNothingOnceANewerStateHasCome, also while it is not accepted, because the memory of the
+// accepted generation cannot be written.
+func TestAPassDeletesNothingOnceANewerStateHasCome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPasses(t)
+		p.accept(p.state(1, "web", "api"))
+		p.pass()
+		without := p.state(2, "web", "api")
+		without.Services[0].Image, without.Services[1].Deleted = "example.com/web:2", true
+		p.accept(without)
+		memory := p.puller.newest.memory
+		p.during = func() {
+			p.during = nil
+			p.puller.newest.memory = &unanswered{fails: true}
+			again := p.state(3, "web", "api")
+			require.NoError(t, again.Seal())
+			require.ErrorContains(t, p.puller.accept(t.Context(), again), "the accepted generation is not saved")
+		}
+		p.pass()
+		require.Nil(t, p.during, "it has come")
+		p.pass()
+		require.Equal(t, 2, p.count("deployments"))
+
+		p.puller.newest = &newest{memory: memory}
+		p.puller.client = &client{base: "https://starbase.example.com"}
+		older := p.state(1, "web", "api")
+		require.NoError(t, older.Seal())
+		require.ErrorContains(t, p.puller.accept(t.Context(), older), "generation 1 is older than 2")
+		p.desired.confirm()
+		p.pass()
+		require.Equal(t, 1, p.count("deployments"), "one that is refused is not newer")
+	})
+}
+
 // TestWhatIsRejectedKeepsWhatItHas deletes nothing of a service that cannot be applied any
 // more, also with the grace over: the desired state does not lack it.
 func TestWhatIsRejectedKeepsWhatItHas(t *testing.T) {
@@ -123,6 +158,7 @@ type passes struct {
 	puller *puller
 	server *fake.FakeMetadataClient
 	mapper meta.RESTMapper
+	during func() // called at each write, if not nil
 }
 
 const passing = "00000000-0000-4000-8000-000000000901" // the cluster
@@ -174,6 +210,9 @@ func newPasses(t *testing.T) *passes {
 
 // applied is the server's part of a server-side apply.
 func (p *passes) applied(action clienttesting.Action) (bool, runtime.Object, error) {
+	if p.during != nil {
+		p.during()
+	}
 	patch := action.(clienttesting.PatchAction) //nolint:forcetypeassert // the verb says so
 	object := &metav1.PartialObjectMetadata{}
 	var fields map[string]any

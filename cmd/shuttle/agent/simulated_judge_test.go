@@ -96,13 +96,15 @@ func applied(o simtest.Object) bool {
 	})
 }
 
-// checkDeletion has nothing deleted that is wanted, and was all the time or is for long.
+// checkDeletion has nothing deleted that is wanted, and was all the time or is for long. Of two agents one
+// may not know yet what the other has made.
 func (p *starbaseWorld) checkDeletion(_ *simtest.World, c simtest.Change) error {
 	if c.By != "program" || c.Request.Verb != "delete" {
 		return nil
 	}
 	since, wanted := p.since[controlplanetest.Key(c.Before)]
-	if _, ceased := p.until[controlplanetest.Key(c.Before)]; wanted && (!ceased || time.Since(since) > stale) {
+	_, ceased := p.until[controlplanetest.Key(c.Before)]
+	if another := p.beside.Load() && since.After(p.began); wanted && (!ceased && !another || time.Since(since) > stale) {
 		return fmt.Errorf("%s: it is wanted since %v", c.Request, time.Since(since))
 	}
 	return nil

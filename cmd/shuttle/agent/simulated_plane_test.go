@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,8 @@ type starbaseWorld struct {
 	since, until map[string]time.Time
 	rested       string // the database at the beginning of the rest
 	undisturbed  bool   // no edit begins a habit
+	began        time.Time
+	beside       atomic.Bool // an agent of another version has run beside this one
 	last         rendered
 	log          bytes.Buffer
 	proxy        *proxytest.Proxy // before the control plane, if not nil

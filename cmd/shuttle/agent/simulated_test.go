@@ -83,6 +83,7 @@ func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) fun
 			},
 			// As in a rolling update from before there were streams, or back to it.
 			Older: func(ctx context.Context, net http.RoundTripper) error {
+				p.beside.Store(true)
 				return agent(ctx, net, map[string]string{"stream": "poll", "poll": "stream"}[p.transport])
 			},
 			Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{}.Act, simtest.ReplicaSets, simtest.Deployments},
@@ -97,6 +98,7 @@ func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) fun
 				}
 				w.Log("transport: %s", p.transport)
 				p.plane.Start()
+				p.began = time.Now()
 				p.note()
 				for _, o := range []simtest.Object{
 					{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "starform-system"}},

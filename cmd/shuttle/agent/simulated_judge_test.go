@@ -158,9 +158,17 @@ func (p *starbaseWorld) reported(w *simtest.World) error {
 	if cluster.ReportedErrorClass != "" || cluster.HeldDeletions != nil {
 		wrong("%s: %s, held: %v", cluster.ReportedErrorClass, cluster.ReportedMessage, cluster.HeldDeletions)
 	}
+	// What a person has taken the label of is not the agent's any more, and stays.
+	taken := map[any]bool{}
+	for _, d := range w.AllStored("deployments.apps") {
+		taken[d.Field("metadata", "uid")] = !ownObject(d)
+	}
+	for _, set := range w.AllStored("replicasets.apps") {
+		taken[set.Field("metadata", "uid")] = taken[set.Owner()]
+	}
 	running := map[string]int{}
 	for _, pod := range w.AllStored("pods") {
-		if pod.Field("status", "phase") == "Running" && !pod.Deleting() {
+		if pod.Field("status", "phase") == "Running" && !pod.Deleting() && !taken[pod.Owner()] {
 			running[pod.Label("starform.io/project-id")+pod.Label("starform.io/environment")+pod.Label("starform.io/service-id")]++
 		}
 	}

@@ -136,6 +136,10 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 					sweeps.Trigger()
 				}
 			},
+			resumed: func() {
+				repairs.queue.Add(registry.unsettled()...)
+				sweeps.Trigger()
+			},
 		},
 	}
 	sweep.heldChanged = heartbeats.Trigger
@@ -166,6 +170,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 			streams:  streams,
 			parts:    parts,
 			registry: registry,
+			session:  &reports.session,
 			logger:   a.Logger,
 			after:    periods.Namespace,
 			empty:    map[string]time.Time{},

@@ -48,6 +48,8 @@ type Reports struct {
 	Registry *prometheus.Registry
 	// Renewed is how often a heartbeat was asked for at once.
 	Renewed int
+	// Resumed is how often this agent took over from another.
+	Resumed int
 
 	reporter  *reporter
 	heartbeat *heartbeater
@@ -63,10 +65,11 @@ func NewReports(client ctrlv1connect.ClusterServiceClient, logger *slog.Logger, 
 	}
 	r.init()
 	r.observer = newObserver(nil, "eu", m, logger, r.changed)
-	reports := &Reports{Registry: m.registry, reporter: r, heartbeat: &heartbeater{
+	reports := &Reports{Registry: m.registry, reporter: r}
+	reports.heartbeat = &heartbeater{
 		reporter: r, streams: s, region: "eu", interval: time.Hour,
-		held: (&approvals{}).heldDeletions, approved: func(string) {},
-	}}
+		held: (&approvals{}).heldDeletions, approved: func(string) {}, resumed: func() { reports.Resumed++ },
+	}
 	r.session.renew = func() { reports.Renewed++ }
 	return reports
 }

@@ -24,6 +24,8 @@ type heartbeater struct {
 	// that was approved last.
 	held     func() *ctrlv1.HeldDeletions
 	approved func(digest string)
+	// resumed is called when this agent takes over from another that has become silent.
+	resumed func()
 
 	last    time.Time // of the last answer
 	failed  bool      // the last one
@@ -85,7 +87,7 @@ func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	return reconcile.Result{}, nil
 }
 
-// yield says once that another agent reports for the region, and once that this one does.
+// yield says once that another agent works for the region, and once that this one does.
 func (h *heartbeater) yield(ctx context.Context, yields bool) {
 	if yields == h.yielded {
 		return
@@ -93,14 +95,15 @@ func (h *heartbeater) yield(ctx context.Context, yields bool) {
 	h.yielded = yields
 	if yields {
 		h.reporter.metrics.superseded.Set(1)
-		h.reporter.logger.WarnContext(ctx, "reports paused: another agent of this region has started",
+		h.reporter.logger.WarnContext(ctx, "work paused: another agent of this region has started",
 			slog.String("region", h.region), slog.Uint64("agent_epoch", h.reporter.session.epoch()))
 		return
 	}
+	h.resumed()
 	h.reporter.metrics.superseded.Set(0)
 	h.reporter.logger.InfoContext(
 		ctx,
-		"this agent reports for the region again",
+		"this agent works for the region again",
 		slog.String("region", h.region),
 		slog.Uint64("agent_epoch", h.reporter.session.epoch()),
 	)

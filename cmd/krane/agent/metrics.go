@@ -81,7 +81,7 @@ func newMetrics() *metrics {
 			prometheus.GaugeOpts{Name: metricPrefix + "unreported_deletions", Help: "Deletions that the control plane has not acknowledged."},
 		),
 		superseded: prometheus.NewGauge(
-			prometheus.GaugeOpts{Name: metricPrefix + "superseded", Help: "1 while another agent of the region reports, and this one does not."},
+			prometheus.GaugeOpts{Name: metricPrefix + "superseded", Help: "1 while another agent of the region works, and this one does not."},
 		),
 	}
 	m.registry.MustRegister(

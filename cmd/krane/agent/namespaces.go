@@ -89,6 +89,7 @@ type namespaceSweeper struct {
 	streams  *streams
 	parts    parts
 	registry *registry
+	session  *session
 	logger   *slog.Logger
 	// after is how long a namespace must have been empty.
 	after time.Duration
@@ -100,6 +101,10 @@ type namespaceSweeper struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (s *namespaceSweeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
+	if s.session.quiet() {
+		clear(s.empty)
+		return reconcile.Result{}, nil
+	}
 	if _, complete := s.streams.complete(); !complete {
 		return reconcile.Result{}, nil
 	}

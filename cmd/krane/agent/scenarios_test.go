@@ -41,7 +41,7 @@ func scenarios() map[string]scenario {
 		"an empty namespace":             {run: emptyNamespace, leaves: true},
 		"a namespace of others":          {run: namespaceOfOthers, leaves: true},
 		"two agents":                     {run: twoAgents},
-		"two agents that fight":          {run: twoAgentsThatFight},
+		"two versions at once":           {run: twoVersions},
 		"a second cell":                  {run: secondCell, leaves: true},
 		"a lost region":                  {run: regionLost, leaves: true},
 		"a region lost to calls":         {run: regionLostToCalls},

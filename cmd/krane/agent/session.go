@@ -11,8 +11,8 @@ import (
 // does not come from the clock of the node: on a node whose clock is behind, it would be
 // older than the epoch of the previous start.
 //
-// When another agent of the region starts, this one is superseded: it reports nothing, and
-// takes over once the other is silent.
+// When another agent of the region starts, this one is superseded: it writes and reports
+// nothing, and takes over once the other is silent.
 type session struct {
 	// renew asks for a heartbeat at once. Required.
 	renew func()
@@ -22,6 +22,9 @@ type session struct {
 	superseded atomic.Bool
 	sequence   atomic.Uint64
 }
+
+// quiet reports whether another agent works for the region.
+func (s *session) quiet() bool { return s.superseded.Load() }
 
 // claimed reports whether there is an epoch to report with.
 func (s *session) claimed() bool { return s.valid.Load() }

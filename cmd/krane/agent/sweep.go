@@ -76,6 +76,10 @@ func (s *sweeper) init(percent int, window time.Duration, folder string) {
 func (s *sweeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	defer s.publish()
 	snapshots, complete := s.streams.complete()
+	if s.reporter.session.quiet() {
+		clear(s.held) // the other agent has its own
+		return reconcile.Result{}, nil
+	}
 	if !complete || s.streams.contact.refused() {
 		return reconcile.Result{}, nil
 	}

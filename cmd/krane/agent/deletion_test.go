@@ -275,7 +275,8 @@ func emptyNamespace(b *bench) {
 	require.True(b, b.namespaceLives("b"))
 }
 
-// namespaceOfOthers is a namespace that was there before: used, and never owned.
+// namespaceOfOthers is a namespace that was there before: used, and not owned until a person gives it to
+// the agent.
 func namespaceOfOthers(b *bench) {
 	b.person(func(c simtest.Client) error { return c.Create(object("v1", "Namespace", "", namespace)) })
 	b.person(func(c simtest.Client) error { return c.Create(object("v1", "ServiceAccount", namespace, "default")) })
@@ -288,4 +289,18 @@ func namespaceOfOthers(b *bench) {
 	b.eventually("it goes", func() bool { return b.away("web") })
 	b.pause(lists)
 	require.True(b, b.namespaceLives(namespace))
+
+	b.want(deployment("web"))
+	b.eventually("it runs", func() bool { return b.running("web") })
+	b.person(func(c simtest.Client) error {
+		return c.Update("namespaces", "", namespace, func(o simtest.Object) {
+			o.Set(map[string]any{
+				"app.kubernetes.io/managed-by": "krane", "unkey.com/region": regionName, "app.kubernetes.io/component": "namespace",
+			}, "metadata", "labels")
+		})
+	})
+	b.eventually("it is the agent's", func() bool { return b.object("serviceaccounts", "default").Field("automountServiceAccountToken") == false })
+	b.do(func(w *simtest.World) {
+		require.Equal(b, "restricted", w.Object("namespaces", "", namespace).Label("pod-security.kubernetes.io/enforce"))
+	})
 }

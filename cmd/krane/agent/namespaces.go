@@ -26,13 +26,18 @@ type namespaces struct {
 
 	mu sync.Mutex
 	// foreign has the namespaces of other managers. One that is deleted is ours to create, which
-	// shows when nothing can be applied in it: at rest none is tried again.
+	// shows when nothing can be applied in it, and one that a person gives to the agent has its labels:
+	// at rest none is tried again.
 	foreign map[string]bool
 }
 
 func (n *namespaces) isForeign(name string) bool {
+	given := n.parts[render.Namespace].uid(apply.ID{Kind: "Namespace", Name: name}) != ""
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if given {
+		delete(n.foreign, name)
+	}
 	return n.foreign[name]
 }
 

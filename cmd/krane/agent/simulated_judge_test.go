@@ -139,9 +139,12 @@ func (p *simulatedRegion) check() func(*simtest.World, simtest.Change) error {
 }
 
 // applied reports whether an object is one that the agent may write: one that it has applied, or
-// the default account of a namespace.
+// the default account of a namespace, or a namespace that a person gave to it.
 func applied(o simtest.Object) bool {
 	if o["kind"] == "ServiceAccount" && o.Name() == "default" {
+		return true
+	}
+	if o["kind"] == "Namespace" && o.Label("app.kubernetes.io/managed-by") == "krane" && o.Label("unkey.com/region") == regionName {
 		return true
 	}
 	entries, _ := o.Field("metadata", "managedFields").([]any)

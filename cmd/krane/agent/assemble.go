@@ -136,10 +136,6 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 					sweeps.Trigger()
 				}
 			},
-			resumed: func() {
-				repairs.queue.Add(registry.unsettled()...)
-				sweeps.Trigger()
-			},
 		},
 	}
 	sweep.heldChanged = heartbeats.Trigger

@@ -73,7 +73,7 @@ func (c *converger) handle(ctx context.Context, item statesync.Item) error {
 // converge makes the cluster match e and has it reported. The caller has locked e.
 func (c *converger) converge(ctx context.Context, e *entry, source string) (changed bool, err error) {
 	if c.reporter.session.quiet() {
-		return false, nil // all entries are queued when this agent takes over
+		return false, nil // the next resync has all entries
 	}
 	if e.desired.apply == nil && c.registry.desired(e.key).deferred {
 		return false, fmt.Errorf("%s: %w", e.key, errUnproven)

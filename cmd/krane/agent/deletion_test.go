@@ -275,6 +275,15 @@ func emptyNamespace(b *bench) {
 	require.True(b, b.namespaceLives("b"))
 }
 
+// given is a namespace that a person gives to the agent.
+func given(name string) simtest.Object {
+	o := object("v1", "Namespace", "", name)
+	o.Set(map[string]any{
+		"app.kubernetes.io/managed-by": "krane", "unkey.com/region": regionName, "app.kubernetes.io/component": "namespace",
+	}, "metadata", "labels")
+	return o
+}
+
 // namespaceOfOthers is a namespace that was there before: used, and not owned until a person gives it to
 // the agent.
 func namespaceOfOthers(b *bench) {
@@ -294,12 +303,12 @@ func namespaceOfOthers(b *bench) {
 	b.eventually("it runs", func() bool { return b.running("web") })
 	b.person(func(c simtest.Client) error {
 		return c.Update("namespaces", "", namespace, func(o simtest.Object) {
-			o.Set(map[string]any{
-				"app.kubernetes.io/managed-by": "krane", "unkey.com/region": regionName, "app.kubernetes.io/component": "namespace",
-			}, "metadata", "labels")
+			o.Set(given(namespace).Field("metadata", "labels"), "metadata", "labels")
 		})
 	})
-	b.eventually("it is the agent's", func() bool { return b.object("serviceaccounts", "default").Field("automountServiceAccountToken") == false })
+	b.eventually("it is the agent's", func() bool {
+		return b.object("serviceaccounts", "default").Field("automountServiceAccountToken") == false
+	})
 	b.do(func(w *simtest.World) {
 		require.Equal(b, "restricted", w.Object("namespaces", "", namespace).Label("pod-security.kubernetes.io/enforce"))
 	})

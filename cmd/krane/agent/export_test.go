@@ -48,8 +48,6 @@ type Reports struct {
 	Registry *prometheus.Registry
 	// Renewed is how often a heartbeat was asked for at once.
 	Renewed int
-	// Resumed is how often this agent took over from another.
-	Resumed int
 
 	reporter  *reporter
 	heartbeat *heartbeater
@@ -65,11 +63,10 @@ func NewReports(client ctrlv1connect.ClusterServiceClient, logger *slog.Logger, 
 	}
 	r.init()
 	r.observer = newObserver(nil, "eu", m, logger, r.changed)
-	reports := &Reports{Registry: m.registry, reporter: r}
-	reports.heartbeat = &heartbeater{
+	reports := &Reports{Registry: m.registry, reporter: r, heartbeat: &heartbeater{
 		reporter: r, streams: s, region: "eu", interval: time.Hour,
-		held: (&approvals{}).heldDeletions, approved: func(string) {}, resumed: func() { reports.Resumed++ },
-	}
+		held: (&approvals{}).heldDeletions, approved: func(string) {},
+	}}
 	r.session.renew = func() { reports.Renewed++ }
 	return reports
 }

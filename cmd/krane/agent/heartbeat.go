@@ -24,8 +24,6 @@ type heartbeater struct {
 	// that was approved last.
 	held     func() *ctrlv1.HeldDeletions
 	approved func(digest string)
-	// resumed is called when this agent takes over from another that has become silent.
-	resumed func()
 
 	last    time.Time // of the last answer
 	failed  bool      // the last one
@@ -99,7 +97,6 @@ func (h *heartbeater) yield(ctx context.Context, yields bool) {
 			slog.String("region", h.region), slog.Uint64("agent_epoch", h.reporter.session.epoch()))
 		return
 	}
-	h.resumed()
 	h.reporter.metrics.superseded.Set(0)
 	h.reporter.logger.InfoContext(
 		ctx,

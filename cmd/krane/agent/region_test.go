@@ -3,11 +3,13 @@ package agent_test
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/controltest"
 )
@@ -15,11 +17,15 @@ import (
 // twoAgents is D24 and D32: two agents of one region, as while one replaces the other. One works, and
 // the other says that it does not, and writes nothing until the first is silent.
 func twoAgents(b *bench) {
-	b.want(all("api")...)
+	once := deployment("once")
+	once.K8SNamespace = "a"
+	b.want(append(all("api"), once)...)
 	other := b.worker()
-	b.start()
-	other.start()
-	b.eventually("all of it runs", func() bool { return b.running("web", "api") })
+	away := map[*bench]*atomic.Bool{b: {}, other: {}}
+	for agent, away := range away {
+		agent.startWith(func(applytest.Request) applytest.Fault { return applytest.Fault{Lose: away.Load()} })
+	}
+	b.eventually("all of it runs", func() bool { return b.running("web", "api", "once") })
 	b.synced(1)
 	other.synced(1)
 	require.Empty(b, append(b.deletes(), other.deletes()...))
@@ -30,16 +36,28 @@ func twoAgents(b *bench) {
 	web := deployment("web")
 	web.Image = "registry.example.com/web:2"
 	b.want(web, deployment("late"))
-	b.gone(deployment("api"))
+	b.gone(deployment("api"), once)
 	b.eventually("both are done", func() bool { return b.lag() == "0 0 0" && other.lag() == "0 0 0" })
 	b.eventually("the cluster matches", func() bool { return b.image("web") == web.GetImage() && b.running("late") && b.away("api") })
 	for _, deletion := range holder.deletes() {
-		require.Contains(b, deletion, "api")
+		require.Regexp(b, "api|once", deletion)
 	}
 	b.setImage("web")
 	b.eventually("the image is back", func() bool { return b.image("web") == web.GetImage() })
 	require.True(b, b.running("web"))
-	b.pause(15 * time.Minute)
+	// Not even what the first cannot do.
+	b.plant("orphan", "krane", ours("d_orphan"))
+	away[holder].Store(true)
+	holder.net.Cut()
+	b.setImage("web")
+	b.pause(2 * lists)
+	require.True(b, b.exists(replicaSets, "orphan"))
+	require.True(b, b.namespaceLives("a"))
+	require.NotEqual(b, b.image("web"), web.GetImage())
+	require.Empty(b, rest.net.Writes(), "it stays quiet")
+	away[holder].Store(false)
+	b.within(2*lists, "the orphan goes", func() bool { return b.away("orphan") && !b.namespaceLives("a") })
+	b.eventually("the image is back", func() bool { return b.image("web") == web.GetImage() })
 	b.rests()
 	require.Equal(b, "0 0", b.metric("contested_objects")+" "+other.metric("contested_objects"))
 	require.Empty(b, rest.net.Writes(), "it stays quiet")

@@ -144,19 +144,6 @@ func (r *registry) present() []statesync.Key {
 	return keys
 }
 
-// unsettled returns the keys whose desired state is known, except those that are absent as desired.
-func (r *registry) unsettled() []statesync.Key {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var keys []statesync.Key
-	for key, d := range r.peek {
-		if d.received && !d.gone {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 // confirm returns the keys of a collection whose deletion was deferred and is what the
 // proven list states. They are not deferred any more.
 func (r *registry) confirm(collection string, listed map[statesync.Key]statesync.Item) []statesync.Key {

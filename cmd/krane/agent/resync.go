@@ -33,9 +33,6 @@ type resyncer struct {
 // Reconcile implements reconcile.Reconciler: it queues a query for each owned
 // workload.
 func (r *resyncer) Reconcile(context.Context) (reconcile.Result, error) {
-	if r.converger.reporter.session.quiet() {
-		return reconcile.Result{}, nil
-	}
 	keys := r.registry.present()
 	for _, res := range resources() {
 		for o := range r.parts[res.component].live.All() {

@@ -14,11 +14,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
 // buffering answers from the handler as a proxy does that collects whole answers.
-func buffering(handler http.Handler) transport {
+func buffering(handler http.Handler) httpfunc.Transport {
 	return func(r *http.Request) (*http.Response, error) {
 		recorder := httptest.NewRecorder()
 		handler.ServeHTTP(recorder, r)

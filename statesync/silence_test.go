@@ -13,19 +13,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
-
-// transport answers requests in the process.
-type transport func(*http.Request) (*http.Response, error)
-
-func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
 // piped is a client of one stream whose lines are written to the pipe.
 func piped(ctx context.Context) (*statesync.Client, *io.PipeWriter) {
 	body, lines := io.Pipe()
 	context.AfterFunc(ctx, func() { _ = lines.CloseWithError(ctx.Err()) })
-	return &statesync.Client{URL: "http://server", Transport: transport(func(r *http.Request) (*http.Response, error) {
+	return &statesync.Client{URL: "http://server", Transport: httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
 		context.AfterFunc(r.Context(), func() { _ = lines.CloseWithError(r.Context().Err()) })
 		return &http.Response{StatusCode: http.StatusOK, Body: body}, nil
 	})}, lines
@@ -73,14 +69,14 @@ func TestARequestSaysWhatIsAskedFor(t *testing.T) {
 	enough := errors.New("enough")
 	client := &statesync.Client{
 		URL:       "http://server/sync/",
-		Transport: transport(func(r *http.Request) (*http.Response, error) { asked = r; return nil, enough }),
+		Transport: httpfunc.Transport(func(r *http.Request) (*http.Response, error) { asked = r; return nil, enough }),
 	}
 	w := statesync.Watch{Scope: "a/b c?", Cursor: statesync.Cursor{Epoch: "e", Version: 7, Floor: 3}, Collections: []string{"x", "y"}}
 	require.ErrorIs(t, client.Watch(t.Context(), w, nil), enough)
 	require.Equal(t, "/sync/scopes/a%2Fb%20c%3F/items", asked.URL.EscapedPath())
 	require.Equal(t, "after=7&collection=x&collection=y&epoch=e&floor=3&watch=true", asked.URL.RawQuery)
 
-	client = &statesync.Client{URL: "http://server", Transport: transport(func(r *http.Request) (*http.Response, error) {
+	client = &statesync.Client{URL: "http://server", Transport: httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
 		asked = r
 		return &http.Response{
 			StatusCode: http.StatusOK,

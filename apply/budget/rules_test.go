@@ -14,12 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/apply/budget"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 )
-
-// roundTrip is a server made of a function.
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // says is an answer with a code, and with Retry-After unless it is empty.
 func says(code int, retryAfter string) *http.Response {
@@ -47,7 +43,7 @@ func TestABudgetIsHalvedOnceByRequestsThatWereUnderWayTogether(t *testing.T) {
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		synctest.Test(t, func(t *testing.T) {
 			var bound budget.Budget
-			through := bound.Wrap(roundTrip(func(*http.Request) (*http.Response, error) {
+			through := bound.Wrap(httpfunc.Transport(func(*http.Request) (*http.Response, error) {
 				time.Sleep(time.Second)
 				return says(code, ""), nil
 			}))
@@ -73,7 +69,7 @@ func TestABudgetGrowsByOneForAsManySuccessesAsItAllows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var bound budget.Budget
-		through := bound.Wrap(roundTrip(func(*http.Request) (*http.Response, error) { return says(200, ""), nil }))
+		through := bound.Wrap(httpfunc.Transport(func(*http.Request) (*http.Response, error) { return says(200, ""), nil }))
 		for _, want := range []int{8, 9, 10} {
 			for range want {
 				require.Equal(t, want, bound.Limit())
@@ -101,7 +97,7 @@ func TestABudgetWaitsForTheLongestRetryAfter(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
 			var sent time.Duration
-			through := (&budget.Budget{}).Wrap(roundTrip(func(r *http.Request) (*http.Response, error) {
+			through := (&budget.Budget{}).Wrap(httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
 				switch r.URL.Path {
 				case "/first":
 					time.Sleep(time.Second)
@@ -148,7 +144,7 @@ func TestABudgetGetsItsPlaceBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				through := (&budget.Budget{Max: 1}).Wrap(roundTrip(func(r *http.Request) (*http.Response, error) {
+				through := (&budget.Budget{Max: 1}).Wrap(httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
 					if r.URL.Path == "/fail" {
 						return nil, errors.New("no route")
 					}
@@ -166,7 +162,7 @@ func TestABudgetGetsItsPlaceBack(t *testing.T) {
 func TestATurnThatNobodyTakesIsPassedOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		through := (&budget.Budget{Max: 1}).Wrap(roundTrip(func(r *http.Request) (*http.Response, error) {
+		through := (&budget.Budget{Max: 1}).Wrap(httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
 			return says(200, ""), r.Context().Err()
 		}))
 		for range 100 { // which of the two a waiter sees first is left to chance

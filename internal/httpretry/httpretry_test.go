@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/internal/httpretry"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 )
 
 // answers is a transport that gives one answer after the other: a status, or 0
@@ -157,7 +158,7 @@ func TestAnAnswerAfterTheContextIsClosed(t *testing.T) {
 	for _, status := range []int{200, 503} {
 		ctx, cancel := context.WithCancel(t.Context())
 		body := &closing{Reader: strings.NewReader("answer")}
-		_, err := post(ctx, t, httpretry.New(httpretry.Config{Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+		_, err := post(ctx, t, httpretry.New(httpretry.Config{Transport: httpfunc.Transport(func(request *http.Request) (*http.Response, error) {
 			cancel()
 			return &http.Response{StatusCode: status, Body: body, Request: request}, nil
 		})}), url)
@@ -165,10 +166,6 @@ func TestAnAnswerAfterTheContextIsClosed(t *testing.T) {
 		require.True(t, body.closed, status)
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 type closing struct {
 	io.Reader

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
@@ -52,7 +53,7 @@ func TestTheRequestsOfAPassAreInItsTrace(t *testing.T) {
 		provider, recorded := spans(t, sdk.AlwaysSample())
 		server := &simtest.Server{Kinds: []simtest.Kind{{Version: "v1", Resource: "configmaps", Kind: "ConfigMap"}}}
 		var parents []string
-		config := &rest.Config{Host: "http://simtest", Transport: transport(func(r *http.Request) (*http.Response, error) {
+		config := &rest.Config{Host: "http://simtest", Transport: httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
 			parents = append(parents, r.Header.Get("Traceparent"))
 			return server.RoundTrip(r)
 		})}
@@ -88,10 +89,6 @@ func TestTheRequestsOfAPassAreInItsTrace(t *testing.T) {
 		require.Equal(t, []string{fmt.Sprintf("00-%s-%s-01", request.SpanContext.TraceID(), request.SpanContext.SpanID())}, parents)
 	})
 }
-
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestAChangeIsOneTraceInServerAndReader, also across two processes that share nothing but the
 // stream. What the server read first is no change.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	agentjob "github.com/seed-9e1ffd66/trueup/cmd/agentjob/operator"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
@@ -247,17 +248,13 @@ type watchesOfJobs struct{ held applytest.Transport }
 
 func (w *watchesOfJobs) wrap(next http.RoundTripper) http.RoundTripper {
 	held := w.held.Wrap(next)
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
+	return httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
 		if strings.HasSuffix(r.URL.Path, "/jobs") && r.URL.Query().Has("watch") {
 			return held.RoundTrip(r)
 		}
 		return next.RoundTrip(r)
 	})
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestTheServerIsAway is D24: the API server is killed, for 20 seconds or with "make
 // test-long" for two minutes, while jobs start, one runs, and one has ended. The operator

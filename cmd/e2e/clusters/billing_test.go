@@ -14,6 +14,7 @@ import (
 
 	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 )
 
 const billingInterval = 4 * time.Second
@@ -192,7 +193,7 @@ type hole struct{ open atomic.Bool }
 
 // Wrap wraps a transport.
 func (h *hole) Wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
+	return httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
 		if !strings.HasSuffix(r.URL.Path, "/pods") || !r.URL.Query().Has("watch") {
 			return next.RoundTrip(r)
 		}
@@ -207,11 +208,6 @@ func (h *hole) Wrap(next http.RoundTripper) http.RoundTripper {
 		return response, err
 	})
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // swallowed is the body of a watch.
 type swallowed struct {

@@ -11,11 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/between"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 )
-
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestAnAnswerOfAProxyIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
@@ -43,7 +40,7 @@ func TestAnAnswerOfAProxyIsAnErrorThatNamesIt(t *testing.T) {
 		closed := false
 		client := between.Client{Own: func(body []byte) bool { return string(body) == "own" }, HTTP: &http.Client{
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			Transport: transport(func(*http.Request) (*http.Response, error) {
+			Transport: httpfunc.Transport(func(*http.Request) (*http.Response, error) {
 				recorder := httptest.NewRecorder()
 				recorder.Header().Set("Content-Type", test.kind)
 				if test.location != "" {

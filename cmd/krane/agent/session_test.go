@@ -19,6 +19,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/agent"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -209,11 +210,6 @@ func TestAllIsReportedAgainAfterASilenceOfThreeHeartbeats(t *testing.T) {
 	})
 }
 
-// roundTripper is a transport that is a function.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // attempts are streams that fail at once, with an error after which the pause is half a minute at least.
 type attempts struct{ count atomic.Int32 }
 
@@ -229,7 +225,7 @@ func TestAHeartbeatThatIsAnsweredAgainEndsThePausesOfTheStreams(t *testing.T) {
 		control := &epochs{epoch: 1}
 		mux := http.NewServeMux()
 		mux.Handle(ctrlv1connect.NewClusterServiceHandler(control))
-		direct := roundTripper(func(r *http.Request) (*http.Response, error) {
+		direct := httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
 			recorder := httptest.NewRecorder()
 			mux.ServeHTTP(recorder, r)
 			return recorder.Result(), nil

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/agenttoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
 	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -86,7 +87,7 @@ func TestAnAttemptEndsAfterItsTime(t *testing.T) {
 			require.NoError(t, err)
 			var took []time.Duration
 			do := shuttle.NewDo(&config, owntoken.New(owntoken.Config{Given: func() (string, error) { return "given", nil }}),
-				roundTripper(func(r *http.Request) (*http.Response, error) {
+				httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
 					began := time.Now()
 					<-r.Context().Done()
 					took = append(took, time.Since(began))

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 	"github.com/seed-9e1ffd66/trueup/internal/test/proxytest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
@@ -42,7 +43,7 @@ func (p *starbaseWorld) link(net http.RoundTripper) http.RoundTripper {
 	link := p.plane.Link(net)
 	if stands := p.stands; stands != nil {
 		next := link
-		link = roundTripper(func(r *http.Request) (*http.Response, error) {
+		link = httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
 			if answer, err := stands(r); answer != nil || err != nil {
 				return answer, err
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
@@ -34,7 +35,7 @@ type ticking struct {
 
 // through delays the requests that are slow.
 func (k *ticking) through(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
+	return httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
 		k.mu.Lock()
 		wait := max(k.slow[path.Base(r.URL.Path)], k.slow[r.Method])
 		if name := path.Base(r.URL.Path); r.Method == http.MethodPost {
@@ -62,10 +63,6 @@ func (k *ticking) fly(request string, n int) {
 		k.twice[request] = true
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func (k *ticking) slowDown(what string, by time.Duration) {
 	k.mu.Lock()

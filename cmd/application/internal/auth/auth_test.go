@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/auth"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 	"github.com/seed-9e1ffd66/trueup/internal/test/keycloaktest"
 )
 
@@ -498,7 +499,7 @@ func TestCallersDoNotWaitForTheTimeoutsOfOthers(t *testing.T) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		}
-		s, err := auth.Open(auth.Options{URL: "http://keycloak", User: "u", Password: "p", Transport: roundTripper(hangs)})
+		s, err := auth.Open(auth.Options{URL: "http://keycloak", User: "u", Password: "p", Transport: httpfunc.Transport(hangs)})
 		require.NoError(t, err)
 		failed := make(chan error)
 		for range 6 {
@@ -523,7 +524,3 @@ func TestCallersDoNotWaitForTheTimeoutsOfOthers(t *testing.T) {
 		require.Equal(t, 2, logins, "the next one tries again")
 	})
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

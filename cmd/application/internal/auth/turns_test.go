@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/auth"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 )
 
 // slow is a Keycloak with one realm, which takes a second for each request.
@@ -94,7 +95,7 @@ func TestATurnIsOfOneRealm(t *testing.T) {
 			}
 			return answer.Result(), nil
 		}
-		server, err := auth.Open(auth.Options{URL: "http://keycloak", User: "u", Password: "p", Transport: roundTripper(keycloak)})
+		server, err := auth.Open(auth.Options{URL: "http://keycloak", User: "u", Password: "p", Transport: httpfunc.Transport(keycloak)})
 		require.NoError(t, err)
 		var first sync.WaitGroup
 		first.Go(func() { _, err = server.Delete(t.Context(), want("shop", "production"), false) })

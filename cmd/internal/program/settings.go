@@ -71,10 +71,6 @@ func Bind(root *cobra.Command, prefix string, lookup func(string) (string, bool)
 		})
 	}
 	bind(root)
-	if root.Version == "" {
-		root.Version = Version()
-		root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	}
 	root.Long = cmp.Or(root.Long, root.Short+".") + howToSet
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if c.Annotations[annotationUnbound] != "" {

@@ -49,9 +49,11 @@ func (e *StatusError) Unwrap() error { return e.Err }
 // Main runs the command with the arguments of the process and ends the process. SIGTERM and
 // SIGINT end the context of the command.
 func Main(command *cobra.Command) {
+	profiled := profile()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := Run(ctx, command, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
+	profiled()
 	os.Exit(code)
 }
 

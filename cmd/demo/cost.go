@@ -117,6 +117,7 @@ func (c *cost) measure(ctx context.Context) (string, error) {
 			}
 			if p.name == peerName {
 				s.process.Kill() // it has no end of its own
+				c.demo.running = slices.DeleteFunc(c.demo.running, func(p *process.Process) bool { return p == s.process })
 			} else if err := s.process.Stop(30 * time.Second); err != nil {
 				return "", fmt.Errorf("%s: %w\n%s", p.name, err, s.process.Tail())
 			}

@@ -38,6 +38,9 @@ type cost struct {
 	all      []*costed
 }
 
+// names are the programs.
+var names = []string{"agentjob", "application", "controlplane", "krane", "nodepool", "shuttle", "trueup"} //nolint:gochecknoglobals // constant
+
 // peerName names the operator on controller-runtime among the programs.
 const peerName = "peer"
 
@@ -60,7 +63,7 @@ func costCommand() *cobra.Command {
 		short:      "Measure the size, the start and the memory of each program, and with --profiles where its CPU goes",
 		kubernetes: kubetest.Options{Controllers: true, Scheduler: true, Nodes: 10, GatewayAPI: true},
 		limit:      40 * time.Minute,
-		stages:     []stage{{"Released", c.build}, {"World", c.world}, {"Starts", c.measure}, {"The command", c.command}, {"Profiles", c.profile}},
+		stages:     []stage{{"Released", c.build}, {"World", c.world}, {"Starts", c.measure}, {"The command", c.command}, {"Profiles", c.profile}, {"Marks", c.marks}},
 	})
 	f := command.Flags()
 	f.IntVar(&c.starts, "starts", 5, "starts of each program, of which the median counts")
@@ -81,7 +84,6 @@ func (c *cost) chosen(name string) bool { return len(c.only) == 0 || slices.Cont
 
 // build builds the programs as a release does, into a folder that d.install knows.
 func (c *cost) build(ctx context.Context) (string, error) {
-	names := []string{"agentjob", "application", "controlplane", "krane", "nodepool", "shuttle", "trueup"}
 	if err := programs.Release(ctx, c.demo.dir, nil, names...); err != nil {
 		return "", err
 	}
@@ -130,6 +132,27 @@ func (c *cost) measure(ctx context.Context) (string, error) {
 		c.book.Add("program_"+p.name+"_ready_rss_mib", median("rss_mib"), "MiB")
 	}
 	return fmt.Sprintf("%d programs, the median of %d", len(c.all), c.starts), nil
+}
+
+// marks are what the figures should reach.
+func (c *cost) marks(context.Context) (string, error) {
+	var marks []benchfigures.Mark
+	for _, name := range names {
+		marks = append(marks, benchfigures.Mark{What: "size of " + name, Figure: "program_" + name + "_mb", Limit: 60, Hard: true})
+	}
+	for _, p := range c.all {
+		if p.name != peerName {
+			marks = append(marks, benchfigures.Mark{
+				What: "start of " + p.name, Figure: "program_" + p.name + "_ready_ms", Limit: 1000, Peers: []string{"program_peer_ready_ms"},
+			})
+		}
+	}
+	table, missed := c.book.Table(marks)
+	c.demo.display.print("", table)
+	if len(missed) > 0 {
+		return "", fmt.Errorf("missed: %s", strings.Join(missed, ", "))
+	}
+	return "reached but for those that the table names", nil
 }
 
 // started is a program that is ready.

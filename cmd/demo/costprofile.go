@@ -19,10 +19,9 @@ import (
 
 // profiled is a program that is built with -tags profile.
 type profiled struct {
-	*started
-
-	name  string
-	pprof string // address
+	name    string
+	started *started
+	pprof   string // address
 }
 
 // profile has each program start beside many objects until it comes to rest, one after the other;
@@ -57,16 +56,16 @@ func (c *cost) profile(ctx context.Context) (string, error) {
 		}
 		running = append(running, s)
 		if p.name == "controlplane" {
-			plane.base = "http://" + s.address
+			plane.base = "http://" + s.started.address
 			continue
 		}
-		if err := c.settled(ctx, s.process, p.name); err != nil {
+		if err := c.settled(ctx, s.started.process, p.name); err != nil {
 			return "", err
 		}
 	}
 	for _, s := range slices.Backward(running) {
-		if err := errors.Join(c.fetch(ctx, s, "heap?gc=1", "busiest.heap"), s.process.Stop(time.Minute)); err != nil {
-			return "", fmt.Errorf("%s: %w\n%s", s.name, err, s.process.Tail())
+		if err := errors.Join(c.fetch(ctx, s, "heap?gc=1", "busiest.heap"), s.started.process.Stop(time.Minute)); err != nil {
+			return "", fmt.Errorf("%s: %w\n%s", s.name, err, s.started.process.Tail())
 		}
 	}
 	if err := c.profileCommand(ctx); err != nil {
@@ -100,11 +99,11 @@ func (c *cost) rests(ctx context.Context, all []*costed) error {
 		}
 		running = append(running, s)
 		if p.name == "controlplane" {
-			c.clusters.plane.base = "http://" + s.address
+			c.clusters.plane.base = "http://" + s.started.address
 		}
 	}
 	for _, s := range running {
-		if err := c.settled(ctx, s.process, s.name); err != nil {
+		if err := c.settled(ctx, s.started.process, s.name); err != nil {
 			return err
 		}
 	}
@@ -113,13 +112,13 @@ func (c *cost) rests(ctx context.Context, all []*costed) error {
 	var looks sync.WaitGroup
 	for i, s := range running {
 		looks.Go(func() {
-			before, _, err := usage(s.process.PID())
+			before, _, err := usage(s.started.process.PID())
 			seconds := fmt.Sprintf("profile?seconds=%.0f", c.load.rest.Seconds())
 			err = errors.Join(err, c.fetch(ctx, s, seconds, "rest.cpu"))
-			after, resident, failed := usage(s.process.PID())
+			after, resident, failed := usage(s.started.process.PID())
 			c.book.Add("program_"+s.name+"_rest_cpu_ms", after-before, "ms")
 			c.book.Add("program_"+s.name+"_rest_rss_mib", resident, "MiB")
-			errs[i] = errors.Join(err, failed, c.fetch(ctx, s, "heap?gc=1", "rest.heap"), s.process.Stop(time.Minute))
+			errs[i] = errors.Join(err, failed, c.fetch(ctx, s, "heap?gc=1", "rest.heap"), s.started.process.Stop(time.Minute))
 		})
 	}
 	looks.Wait()
@@ -139,7 +138,7 @@ func (c *cost) look(ctx context.Context, p *costed, env ...string) (*profiled, e
 	of, at := *p, fmt.Sprint("127.0.0.1:", port)
 	of.path = filepath.Join(c.demo.dir, "profile", p.name)
 	s, err := c.start(ctx, &of, append(env, "TRUEUP_PPROF="+at)...)
-	return &profiled{s, p.name, at}, err
+	return &profiled{p.name, s, at}, err
 }
 
 // settled waits until a program has taken nearly no CPU for some seconds, and adds how much it has

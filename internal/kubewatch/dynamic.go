@@ -91,8 +91,7 @@ func (l leanObjects) Decode(data []byte, defaults *schema.GroupVersionKind, into
 	}
 	kind := object.GroupVersionKind()
 	_, named := object.Object["metadata"].(map[string]any)
-	_, isList := object.Object["items"]
-	if !named || isList || kind.Kind == "" || kind.Version == "" || kind.Kind == "Status" {
+	if !named || kind.Kind == "" || kind.Version == "" || kind.Kind == "Status" {
 		return l.Serializer.Decode(data, nil, nil)
 	}
 	return &object, &kind, nil

@@ -1,4 +1,5 @@
 //trueup:pure
+
 package wire
 
 import (

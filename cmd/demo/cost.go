@@ -39,7 +39,9 @@ type cost struct {
 }
 
 // names are the programs.
-var names = []string{"agentjob", "application", "controlplane", "krane", "nodepool", "shuttle", "trueup"} //nolint:gochecknoglobals // constant
+var names = []string{ //nolint:gochecknoglobals // constant
+	"agentjob", "application", "controlplane", "krane", "nodepool", "shuttle", "trueup",
+}
 
 // peerName names the operator on controller-runtime among the programs.
 const peerName = "peer"
@@ -63,12 +65,16 @@ func costCommand() *cobra.Command {
 		short:      "Measure the size, the start and the memory of each program, and with --profiles where its CPU goes",
 		kubernetes: kubetest.Options{Controllers: true, Scheduler: true, Nodes: 10, GatewayAPI: true},
 		limit:      40 * time.Minute,
-		stages:     []stage{{"Released", c.build}, {"World", c.world}, {"Starts", c.measure}, {"The command", c.command}, {"Profiles", c.profile}, {"Marks", c.marks}},
+		stages: []stage{
+			{"Released", c.build}, {"World", c.world}, {"Starts", c.measure}, {"The command", c.command},
+			{"Profiles", c.profile}, {"Marks", c.marks},
+		},
 	})
 	f := command.Flags()
 	f.IntVar(&c.starts, "starts", 5, "starts of each program, of which the median counts")
 	f.StringSliceVar(&c.only, "only", nil, "programs to measure; default: all")
-	f.StringVar(&c.peer, "peer", "", "the program of internal/bench/agentjob, whose operator on controller-runtime is measured beside ours; empty: none")
+	f.StringVar(&c.peer, "peer", "",
+		"the program of internal/bench/agentjob, whose operator on controller-runtime is measured beside ours; empty: none")
 	f.StringVar(&c.helm, "helm", "", "the program helm, measured beside the command; empty: none")
 	f.StringVar(&c.profiles, "profiles", "", "folder for profiles and flame graphs of each program at its busiest and at rest; empty: none")
 	f.IntVar(&c.load.services, "services", 300, "services of the cluster agent and deployments of the agent of a region at their busiest")

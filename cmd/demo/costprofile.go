@@ -186,7 +186,7 @@ func (c *cost) profileCommand(ctx context.Context) error {
 	}
 	var all strings.Builder
 	for n := range c.load.objects {
-		fmt.Fprintf(&all, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c-%d, namespace: default, labels: {app: cost}}\ndata: {key: value}\n---\n", n)
+		fmt.Fprintf(&all, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c-%d, namespace: default}, data: {key: value}}\n---\n", n)
 	}
 	if err := os.WriteFile(filepath.Join(folder, "all.yaml"), []byte(all.String()), 0o600); err != nil {
 		return err

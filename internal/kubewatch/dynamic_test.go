@@ -62,8 +62,9 @@ func aPod(tb testing.TB, name string) string {
 		}
 	}
 	text, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name, "generation": 9007199254740993, "labels": map[string]any{"a": "b"}},
-		"spec": map[string]any{"containers": containers, "priority": -1, "share": 0.5, "none": nil, "empty": map[string]any{}},
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": name, "generation": 9007199254740993, "labels": map[string]any{"a": "b"}},
+		"spec":     map[string]any{"containers": containers, "priority": -1, "share": 0.5, "none": nil, "empty": map[string]any{}},
 	})
 	require.NoError(tb, err)
 	return string(text)
@@ -76,8 +77,8 @@ func TestALeanWatchShowsTheSameEvents(t *testing.T) {
 			`{"type":"ADDED","object":` + aPod(t, "a") + `}`, `{"object":` + aPod(t, "b") + `, "type":"MODIFIED"}`,
 			`{"type":"DELETED","object":` + aPod(t, "a") + `}`,
 		},
-		"a bookmark": {`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7"},"spec":{"containers":null}}}`},
-		"an error":   {`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":"Expired","code":410}}`},
+		"a bookmark": {`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7"},"spec":{"a":null}}}`},
+		"an error":   {`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"reason":"Expired","code":410}}`},
 		"a list":     {`{"type":"ADDED","object":{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[` + aPod(t, "a") + `]}}`},
 		"another":    {`{"type":"ADDED","object":{"kind":"Web","apiVersion":"example.com/v1","metadata":{"name":"w"},"more":1}}`},
 		"no kind":    {`{"type":"ADDED","object":{"apiVersion":"v1","metadata":{"name":"w"}}}`},

@@ -3,7 +3,6 @@
 package apply
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,7 +11,6 @@ import (
 	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
@@ -126,16 +124,13 @@ const maxBytes = 3 << 20
 // normalize copies an object without the fields that it must not state, and with the
 // labels of the owner.
 func (s *Set) normalize(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	// Through JSON: a copy, with the number types that the API machinery
-	// expects, and an error instead of a panic for what JSON cannot hold.
-	data, err := json.Marshal(object.Object)
+	// A copy as JSON would have it: with the number types that the API machinery expects, and
+	// an error instead of a panic for what JSON cannot hold.
+	content, err := wire.Copy(object.Object)
 	if err != nil {
 		return nil, err
 	}
-	var desired unstructured.Unstructured
-	if err := utiljson.Unmarshal(data, &desired.Object); err != nil {
-		return nil, err
-	}
+	desired := unstructured.Unstructured{Object: content}
 	if err := check(&desired); err != nil {
 		return nil, err
 	}

@@ -34,6 +34,8 @@ func Hash(value any) (Sum, error) {
 type hashWriter struct {
 	hash hash.Hash
 	buf  [9]byte
+	text []byte   // of the string that is written, kept for the next
+	keys []string // of the maps that are being written
 }
 
 func (w *hashWriter) write(value any) error {
@@ -67,12 +69,17 @@ func (w *hashWriter) write(value any) error {
 		}
 	case map[string]any:
 		w.tag('m', uint64(len(v)))
-		for _, key := range slices.Sorted(maps.Keys(v)) {
+		from := len(w.keys)
+		w.keys = slices.AppendSeq(w.keys, maps.Keys(v))
+		slices.Sort(w.keys[from:])
+		for at := from; at < from+len(v); at++ {
+			key := w.keys[at] // inner maps append to keys, and cut it again
 			w.string(key)
 			if err := w.write(v[key]); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 		}
+		w.keys = w.keys[:from]
 	default:
 		return w.encoded(v)
 	}
@@ -125,7 +132,8 @@ func (w *hashWriter) integer(i int64) {
 
 func (w *hashWriter) string(s string) {
 	w.tag('s', uint64(len(s)))
-	w.hash.Write([]byte(s))
+	w.text = append(w.text[:0], s...)
+	w.hash.Write(w.text)
 }
 
 func (w *hashWriter) tag(kind byte, n uint64) {

@@ -2,7 +2,9 @@ package diff_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,4 +127,19 @@ func TestDigestDependsOnOurApplyEntryAlone(t *testing.T) {
 		_, ok := digest(entries...)
 		require.False(t, ok, name)
 	}
+}
+
+// TestAHashOfAnObjectAllocatesLittle measures the process: it runs alone.
+func TestAHashOfAnObjectAllocatesLittle(t *testing.T) { //nolint:paralleltest // as above
+	var environment []any
+	for i := range 12 {
+		environment = append(environment, map[string]any{"name": fmt.Sprint("VARIABLE_", i), "value": strings.Repeat("v", 20)})
+	}
+	object := map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "spec": map[string]any{"env": environment, "replicas": int64(3)}}
+	allocations := testing.AllocsPerRun(100, func() {
+		if _, err := diff.Hash(object); err != nil {
+			t.Error(err)
+		}
+	})
+	require.Less(t, allocations, 15.0, "there are 14 maps and 28 texts")
 }

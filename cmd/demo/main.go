@@ -30,6 +30,6 @@ func main() {
 
 func command() *cobra.Command {
 	main := clustersCommand()
-	main.AddCommand(regionsCommand(), agentJobsCommand(), nodePoolsCommand(), applicationsCommand())
+	main.AddCommand(regionsCommand(), agentJobsCommand(), nodePoolsCommand(), applicationsCommand(), costCommand())
 	return main
 }

@@ -4,7 +4,7 @@ BENCH ?= .
 BENCHFLAGS ?=
 # Modules of their own: what the peers require must not decide what we are built with.
 BENCHES = $(addprefix internal/bench/,peers wrangler sync kine pool agentjob)
-.PHONY: bench bench-build bench-apply bench-cli bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle rooms record pictures
+.PHONY: sizes profiles bench bench-build bench-apply bench-cli bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle rooms record pictures
 
 PATTERNS ?= ./... ./cmd/... ./cloud/aws/... ./statesync/sqlstore/... ./reconcile/controllerruntime/... ./reconcile/operatormetrics/... ./reconcile/simtest/upstream/... ./examples/...
 rooms: ## Count how the files of each package use one another: floors, references that run up, groups that all reach each other (PATTERNS=./apply)
@@ -15,6 +15,13 @@ record: kube ## Record a session with the command trueup on a real Kubernetes: d
 
 pictures: ## Draw the status page for the documentation: docs/status-light.png, -dark, -phone (needs Chromium)
 	TRUEUP_REQUIRE_SERVICES=1 TRUEUP_PICTURES='$(CURDIR)/docs' $(WORK) $(GO) test -count=1 -run PicturesOf ./cmd/controlplane/internal/front/statuspage
+sizes: kube helm versitygw ## Measure what each program costs: size, start until it is ready, memory then; beside an operator on controller-runtime, kubectl and helm (minutes)
+	cd internal/bench/agentjob && $(ALONE) CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o '$(CURDIR)/bin/bench-agentjob' .
+	$(WORK) $(GO) run ./cmd/demo cost --peer bin/bench-agentjob --helm "$$($(WORK) $(GO) run ./internal/build/kubebuild helm)" $(BENCHFLAGS)
+
+profiles: kube versitygw ## Profile each program at its busiest and at rest, CPU and heap, with flame graphs: dist/profiles (a quarter of an hour); BENCHFLAGS='--only krane'
+	$(WORK) $(GO) run ./cmd/demo cost --profiles dist/profiles --starts 1 $(BENCHFLAGS)
+
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
@@ -279,7 +280,7 @@ func clients(config *rest.Config, transport *http.Client) (dynamic.Interface, me
 			return nil, nil, err
 		}
 	}
-	client, failed := dynamic.NewForConfigAndClient(config, transport)
+	client, failed := kubewatch.Dynamic(config, transport)
 	metadataClient, err := metadata.NewForConfigAndClient(config, transport)
 	return client, metadataClient, errors.Join(failed, err)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 	"github.com/seed-9e1ffd66/trueup/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -83,7 +84,7 @@ func (p *Process) Start(ctx context.Context) error {
 	config := rest.CopyConfig(p.Config)
 	config.QPS = -1
 	var err error
-	if p.client, err = dynamic.NewForConfig(config); err != nil {
+	if p.client, err = kubewatch.Dynamic(config, nil); err != nil {
 		return fmt.Errorf("operator: Process.Config: %w", err)
 	}
 	logger, timeout := cmp.Or(p.Logger, slog.New(slog.DiscardHandler)), cmp.Or(p.StopTimeout, 15*time.Second)

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
@@ -99,7 +100,7 @@ func kinds() map[schema.GroupVersionKind]meta.RESTScope {
 }
 
 func newOperator(config *rest.Config, o Operator, metrics *metrics) (*operator, error) {
-	client, failed := dynamic.NewForConfig(config)
+	client, failed := kubewatch.Dynamic(config, nil)
 	metadataClient, err := clientmetadata.NewForConfig(config)
 	if err = errors.Join(failed, err); err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)

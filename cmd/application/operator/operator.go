@@ -30,6 +30,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/storage"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/names"
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -109,7 +110,7 @@ func kinds() []schema.GroupVersionKind {
 }
 
 func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metrics) (*operator, error) {
-	client, failed := dynamic.NewForConfig(config)
+	client, failed := kubewatch.Dynamic(config, nil)
 	metadataClient, err := clientmetadata.NewForConfig(config)
 	if err = errors.Join(failed, err); err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)

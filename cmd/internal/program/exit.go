@@ -49,9 +49,11 @@ func (e *StatusError) Unwrap() error { return e.Err }
 // Main runs the command with the arguments of the process and ends the process. SIGTERM and
 // SIGINT end the context of the command.
 func Main(command *cobra.Command) {
+	profiled := profile()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := Run(ctx, command, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
+	profiled()
 	os.Exit(code)
 }
 
@@ -60,13 +62,14 @@ func Main(command *cobra.Command) {
 // itself writes neither the error nor the usage. A *[StatusError] decides the status. A
 // *[UsageError] names each setting by its
 // flag or variable, whichever was used. Help goes to stdout. Run adds the commands
-// version, man and, by cobra, completion.
+// version, man and, by cobra, completion, and to the command itself the flag --version.
 func Run(ctx context.Context, command *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	command.SilenceErrors, command.SilenceUsage = true, true
 	command.AddCommand(versionCommand(), manCommand())
 	command.InitDefaultCompletionCmd(args...)
 	command.SetHelpCommand(helpCommand())
 	strict(command)
+	versionFlag(command)
 	command.SetFlagErrorFunc(func(called *cobra.Command, err error) error {
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 			return unknownFlag(called, unknown)
@@ -80,6 +83,9 @@ func Run(ctx context.Context, command *cobra.Command, args []string, stdout, std
 	command.SetOut(stdout)
 	command.SetErr(stderr)
 	ran, err := command.ExecuteContextC(ctx)
+	if errors.Is(err, errVersion) {
+		err = printVersion(command)
+	}
 	if err == nil {
 		return 0
 	}
@@ -145,19 +151,6 @@ func helpCommand() *cobra.Command {
 			}
 			about.InitDefaultHelpFlag() // else it is not shown
 			return about.Help()
-		},
-	}
-}
-
-// versionCommand prints the program's name and version.
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(command.OutOrStdout(), command.Root().Name()+" "+Version())
-			return err
 		},
 	}
 }

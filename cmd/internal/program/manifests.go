@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -59,16 +60,19 @@ func ObjectFlag(flags *pflag.FlagSet, name *string, flag, usage string) {
 type reference string
 
 // referencePattern is the grammar of the OCI distribution specification: a registry, names, a tag, a digest.
-var referencePattern = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?` +
-	`[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*` +
-	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}))?$`)
+// It is large, and a program that runs does not need it.
+var referencePattern = sync.OnceValue(func() *regexp.Regexp { //nolint:gochecknoglobals // constant
+	return regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?` +
+		`[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*` +
+		`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}))?$`)
+})
 
 func (r *reference) String() string { return string(*r) }
 func (r *reference) Type() string   { return "string" }
 
 func (r *reference) Set(text string) error {
 	const most = 512
-	if len(text) > most || !referencePattern.MatchString(text) {
+	if len(text) > most || !referencePattern().MatchString(text) {
 		return errors.New("must be an image reference such as registry.example.com/name:tag or name@sha256: and 64 digits, without a scheme")
 	}
 	*r = reference(text)
@@ -78,13 +82,13 @@ func (r *reference) Set(text string) error {
 // objectName is the name of an object of Kubernetes, or empty.
 type objectName string
 
-var objectNamePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+var objectNamePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`) // of at most 253 bytes
 
 func (n *objectName) String() string { return string(*n) }
 func (n *objectName) Type() string   { return "string" }
 
 func (n *objectName) Set(text string) error {
-	if text != "" && !objectNamePattern.MatchString(text) {
+	if text != "" && (len(text) > 253 || !objectNamePattern.MatchString(text)) {
 		return errors.New("must be the name of an object: lower case letters, digits, dashes and dots")
 	}
 	*n = objectName(text)

@@ -27,6 +27,9 @@ func TestTheExitStatusTellsAWrongCallFromAFailure(t *testing.T) {
 	}{
 		{code: 0},
 		{args: []string{"version"}, stdout: "tool " + program.Version() + "\n"},
+		{args: []string{"--version"}, err: errors.New("not run"), stdout: "tool " + program.Version() + "\n"},
+		{args: []string{"-v", "more"}, err: errors.New("not run"), stdout: "tool " + program.Version() + "\n"},
+		{args: []string{"--version=false"}, err: errors.New("no disk"), code: program.ExitFailure, stderr: "tool: no disk\n"},
 		{err: errors.New("no disk"), code: program.ExitFailure, stderr: "tool: no disk\n"},
 		{err: errors.Join(errors.New("one\t1"), errors.New("two")), code: program.ExitFailure, stderr: "tool: one 1; two\n"},
 		{err: program.Usagef("--size: %w", errors.New("too small")), code: program.ExitUsage, stderr: "tool: --size: too small\n"},

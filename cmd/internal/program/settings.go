@@ -71,10 +71,6 @@ func Bind(root *cobra.Command, prefix string, lookup func(string) (string, bool)
 		})
 	}
 	bind(root)
-	if root.Version == "" {
-		root.Version = Version()
-		root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	}
 	root.Long = cmp.Or(root.Long, root.Short+".") + howToSet
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if c.Annotations[annotationUnbound] != "" {
@@ -275,11 +271,11 @@ func LogLevelFlag(flags *pflag.FlagSet, level *string) {
 	flags.StringVar(level, "log-level", "info", "debug, info, warn or error")
 }
 
-var labelPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+var labelPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`) // of at most 63 bytes
 
 // CheckNamespace returns an error unless the value of a flag is the name of a namespace.
 func CheckNamespace(flag, namespace string) error {
-	if !labelPattern.MatchString(namespace) {
+	if len(namespace) > 63 || !labelPattern.MatchString(namespace) {
 		return fmt.Errorf("--%s: is %q, must be the name of a namespace", flag, namespace)
 	}
 	return nil

@@ -2,9 +2,13 @@ package program
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"regexp"
 	"runtime/debug"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
 // release is the version of a release, which its build sets.
@@ -69,4 +73,47 @@ func Release() string {
 		return ""
 	}
 	return version
+}
+
+// versionCommand prints the program's name and version.
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  NoArgs,
+		RunE:  func(command *cobra.Command, _ []string) error { return printVersion(command.Root()) },
+	}
+}
+
+func printVersion(root *cobra.Command) error {
+	_, err := fmt.Fprintln(root.OutOrStdout(), root.Name()+" "+Version())
+	return err
+}
+
+// errVersion ends a command that was only asked for its version.
+var errVersion = errors.New("asked for the version")
+
+// versionFlag adds the flag --version. It goes before wrong arguments and wrong settings, as
+// --help does. Cobra's own prints other words, and its template for ours would have the
+// linker keep every method of every type: a third to two thirds of a program.
+func versionFlag(root *cobra.Command) {
+	flags, shorthand := root.Flags(), "v"
+	if flags.Lookup("version") != nil {
+		return
+	}
+	if flags.ShorthandLookup(shorthand) != nil {
+		shorthand = ""
+	}
+	asked := flags.BoolP("version", shorthand, false, "version for "+root.Name())
+	annotate(flags.Lookup("version"), cobra.FlagSetByCobraAnnotation, "true") // for the completion
+	check := root.Args
+	root.Args = func(c *cobra.Command, args []string) error {
+		if *asked {
+			return errVersion
+		}
+		if check == nil {
+			return nil
+		}
+		return check(c, args)
+	}
 }

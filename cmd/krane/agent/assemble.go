@@ -21,6 +21,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/vault"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -189,7 +190,7 @@ func (a *Agent) kubernetes() (clientmetadata.Interface, kubernetes.Interface, dy
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	objects, err := dynamic.NewForConfig(access)
+	objects, err := kubewatch.Dynamic(access, nil)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("kubernetes client: %w", err)
 	}

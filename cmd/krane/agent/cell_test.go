@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,4 +28,22 @@ pod_security: baseline
 		Region: "eu", Platform: "aws", RuntimeClass: "kata", StorageClass: "fast", PodSecurity: isolation.Baseline,
 		Registry: render.Registry{URL: "registry.example.com", Username: "krane", Password: "secret"},
 	}, agent.CellOf(&c))
+}
+
+func TestWhatANamespaceIsGivenIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	cell := render.Cell{Region: "eu", Registry: render.Registry{URL: "registry.example.com", Username: "krane", Password: "secret"}}
+	fresh, err := agent.Furnish(cell, 50, "a", "b")
+	require.NoError(t, err)
+	require.Equal(t, 2, fresh)
+	// Too many are forgotten, and made again.
+	names := make([]string, 1500)
+	for i := range names {
+		names[i] = fmt.Sprint("n-", i)
+	}
+	fresh, err = agent.Furnish(cell, 1, append(names, names[0], names[1499])...)
+	require.NoError(t, err)
+	require.Equal(t, 1501, fresh)
+	_, err = agent.Furnish(cell, 1, "Not a namespace")
+	require.ErrorContains(t, err, "Not a namespace")
 }

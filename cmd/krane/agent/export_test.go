@@ -96,3 +96,25 @@ func (r *Reports) Send(ctx context.Context, key statesync.Key, content string, a
 	})
 	return asked, err
 }
+
+// Furnish has a namespace furnished, and returns how often that is new of so many times.
+func Furnish(cell render.Cell, times int, names ...string) (fresh int, err error) {
+	ps := parts{}
+	for _, c := range components() {
+		ps[c] = &part{owner: render.Owner(c, cell.Region)}
+	}
+	n, seen := &namespaces{cell: cell, parts: ps}, map[*furnishing]bool{}
+	for range times {
+		for _, name := range names {
+			f, err := n.furnish(name)
+			if err != nil {
+				return 0, err
+			}
+			if !seen[f] {
+				fresh++
+			}
+			seen[f] = true
+		}
+	}
+	return fresh, nil
+}

@@ -29,6 +29,46 @@ type namespaces struct {
 	// shows when nothing can be applied in it, and one that a person gives to the agent has its labels:
 	// at rest none is tried again.
 	foreign map[string]bool
+	// made has what a namespace is given. Each pass of each workload applies it: to make it
+	// each time took a quarter of what the agent takes at rest.
+	made map[string]*furnishing
+}
+
+// furnishing is what a namespace is given.
+type furnishing struct {
+	// whole is the Namespace and what it has once, foreign the same without the Namespace, for one
+	// of another manager. account is its default account.
+	whole, foreign, account made
+}
+
+// maxFurnishings bounds the namespaces that are remembered, a few kilobytes each.
+const maxFurnishings = 1000
+
+// furnish returns what a namespace is given. It depends on nothing that changes while the agent runs.
+func (n *namespaces) furnish(name string) (*furnishing, error) {
+	n.mu.Lock()
+	known := n.made[name]
+	n.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	objects, err := n.cell.Namespace(name)
+	if err != nil {
+		return nil, err
+	}
+	account, err := n.cell.Account(name)
+	if err != nil {
+		return nil, err
+	}
+	space := n.parts[render.Namespace]
+	f := &furnishing{space.make(objects), space.make(objects[1:]), n.parts[render.Account].make(account)}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.made == nil || len(n.made) >= maxFurnishings {
+		n.made = map[string]*furnishing{}
+	}
+	n.made[name] = f
+	return f, nil
 }
 
 func (n *namespaces) isForeign(name string) bool {
@@ -59,14 +99,15 @@ func (n *namespaces) notForeign(name string) {
 // create applies the namespace, what it has once, and its default account. In a namespace
 // of another manager the account stays as it is: other pods may use it.
 func (n *namespaces) create(ctx context.Context, name string) (changed bool, err error) {
-	objects, err := n.cell.Namespace(name)
+	f, err := n.furnish(name)
 	if err != nil {
 		return false, reconcile.Terminal(err)
 	}
+	given := f.whole
 	if n.isForeign(name) {
-		objects = objects[1:] // without the Namespace, which another manager owns
+		given = f.foreign
 	}
-	results, err := n.parts[render.Namespace].apply(ctx, objects)
+	results, err := n.parts[render.Namespace].applyMade(ctx, given)
 	for _, result := range results {
 		switch {
 		case result.Action == apply.Skipped && result.ID.Kind == "Namespace":
@@ -81,11 +122,7 @@ func (n *namespaces) create(ctx context.Context, name string) (changed bool, err
 	if err != nil || n.isForeign(name) {
 		return changed, err
 	}
-	account, err := n.cell.Account(name)
-	if err != nil {
-		return changed, reconcile.Terminal(err)
-	}
-	results, err = n.parts[render.Account].apply(ctx, account)
+	results, err = n.parts[render.Account].applyMade(ctx, f.account)
 	return changed || err == nil && len(results) > 0, err
 }
 

@@ -121,14 +121,29 @@ func idOf(o *unstructured.Unstructured) apply.ID {
 // apply applies the objects and returns the results of those that differed from
 // the desired state, valid with an error.
 func (p *part) apply(ctx context.Context, objects []*unstructured.Unstructured) ([]apply.Result, error) {
+	return p.applyMade(ctx, p.make(objects))
+}
+
+// made is a set of objects, and what was wrong with them. It does not change: passes may share it.
+type made struct {
+	set     *apply.Set
+	invalid error
+}
+
+func (p *part) make(objects []*unstructured.Unstructured) made {
+	set, invalid := apply.NewSet(p.owner, objects, apply.SetOptions{Gate: true})
+	return made{set, invalid}
+}
+
+// applyMade is apply for objects of which a set was made.
+func (p *part) applyMade(ctx context.Context, m made) ([]apply.Result, error) {
+	if m.set == nil {
+		return nil, m.invalid
+	}
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
-	set, invalid := apply.NewSet(p.owner, objects, apply.SetOptions{Gate: true})
-	if set == nil {
-		return nil, invalid
-	}
-	report, err := p.applier.Apply(ctx, set)
-	return report.Results, errors.Join(invalid, err)
+	report, err := p.applier.Apply(ctx, m.set)
+	return report.Results, errors.Join(m.invalid, err)
 }
 
 // remove deletes the objects, and no other. Each must be ours, and is deleted only

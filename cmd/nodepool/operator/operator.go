@@ -24,6 +24,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube/pools"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
@@ -96,7 +97,7 @@ type operator struct {
 }
 
 func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer) (*operator, error) {
-	client, failed := dynamic.NewForConfig(config)
+	client, failed := kubewatch.Dynamic(config, nil)
 	metadata, err := clientmetadata.NewForConfig(config)
 	server, err2 := discovery.NewDiscoveryClientForConfig(config)
 	if err = errors.Join(failed, err, err2); err != nil {

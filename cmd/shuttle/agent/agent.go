@@ -15,7 +15,6 @@ import (
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
 	clientmetadata "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
@@ -24,6 +23,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/budget"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 	"github.com/seed-9e1ffd66/trueup/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -108,7 +108,7 @@ func (a *Agent) namespace() string { return cmp.Or(a.Config.Namespace, Namespace
 
 // lease runs the work only while this process holds the Lease.
 func (a *Agent) lease(metrics *metrics, work reconcile.Starter) (*kube.Lease, error) {
-	client, err := dynamic.NewForConfig(a.access(metrics))
+	client, err := kubewatch.Dynamic(a.access(metrics), nil)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
@@ -155,7 +155,7 @@ func (a *Agent) budgeted(metrics *metrics) *rest.Config {
 }
 
 func (a *Agent) rollouts(owner apply.Owner, metrics *metrics) (*rollouts, error) {
-	client, err := dynamic.NewForConfig(a.budgeted(metrics))
+	client, err := kubewatch.Dynamic(a.budgeted(metrics), nil)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
@@ -164,7 +164,7 @@ func (a *Agent) rollouts(owner apply.Owner, metrics *metrics) (*rollouts, error)
 
 // podView is proven within two of both intervals that depend on it.
 func (a *Agent) podView(owner apply.Owner, metrics *metrics) (*podView, error) {
-	client, err := dynamic.NewForConfig(a.budgeted(metrics))
+	client, err := kubewatch.Dynamic(a.budgeted(metrics), nil)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}

@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -44,7 +44,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := dynamic.NewForConfig(a.budgeted(metrics))
+	objects, err := kubewatch.Dynamic(a.budgeted(metrics), nil)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}

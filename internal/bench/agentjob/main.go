@@ -61,6 +61,7 @@ func run(ctx context.Context) error {
 	)
 	asPeer := flag.Bool("peer", false, "for internal use: be the peer")
 	kubeconfig := flag.String("peer-kubeconfig", "", "for internal use: its access") // controller-runtime has a flag kubeconfig
+	health := flag.String("peer-health", "0", "for internal use: the address of its /readyz")
 	flag.Parse()
 	log.SetLogger(logr.Discard()) //nolint:forbidigo // where controller-runtime logs
 	klog.SetLogger(logr.Discard())
@@ -69,7 +70,7 @@ func run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return runPeer(ctx, config, peerName)
+		return runPeer(ctx, config, peerName, *health)
 	}
 	cluster, err := kubetest.Run(ctx, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3})
 	if err != nil {

@@ -6,7 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -43,8 +46,8 @@ type peer struct {
 	scheme *runtime.Scheme
 }
 
-// runPeer works in a namespace until ctx ends.
-func runPeer(ctx context.Context, config *rest.Config, namespace string) error {
+// runPeer works in a namespace until ctx ends. Its /readyz answers 200 once its caches are filled.
+func runPeer(ctx context.Context, config *rest.Config, namespace, health string) error {
 	config.QPS = -1
 	known := runtime.NewScheme()
 	if err := scheme.AddToScheme(known); err != nil {
@@ -53,7 +56,7 @@ func runPeer(ctx context.Context, config *rest.Config, namespace string) error {
 	addKinds(known)
 	ours := labels.SelectorFromSet(labels.Set{"app.kubernetes.io/managed-by": peerName})
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: known, Metrics: server.Options{BindAddress: "0"},
+		Scheme: known, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: health,
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{namespace: {}},
 			ByObject: map[client.Object]cache.ByObject{
@@ -67,6 +70,16 @@ func runPeer(ctx context.Context, config *rest.Config, namespace string) error {
 		},
 	})
 	if err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("caches", func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Millisecond)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("not filled yet")
+		}
+		return nil
+	}); err != nil {
 		return err
 	}
 	p := &peer{mgr.GetClient(), known}

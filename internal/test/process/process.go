@@ -120,6 +120,9 @@ func (g *Group) Close() {
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
+// PID returns the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Err returns how the process ended, nil for status 0. Valid once Exited is
 // closed.
 func (p *Process) Err() error { return p.err }

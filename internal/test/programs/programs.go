@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -46,14 +48,26 @@ func Path(tb testing.TB, name string) string {
 
 // Build builds the named programs into a folder, without the symbols of debuggers.
 func Build(ctx context.Context, dir string, names ...string) error {
+	return build(ctx, dir, []string{"-ldflags=-w"}, nil, names)
+}
+
+// Release builds the named programs into a folder as a release does, with further build tags.
+func Release(ctx context.Context, dir string, tags []string, names ...string) error {
+	all := "-tags=" + strings.Join(append([]string{"timetzdata"}, tags...), ",")
+	return build(ctx, dir, []string{"-trimpath", "-ldflags=-s -w", all}, []string{"CGO_ENABLED=0"}, names)
+}
+
+func build(ctx context.Context, dir string, flags, env, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	args := []string{"build", "-ldflags=-w", "-o", dir + string(filepath.Separator)}
+	args := slices.Concat([]string{"build", "-o", dir + string(filepath.Separator)}, flags)
 	for _, name := range names {
 		args = append(args, module+name)
 	}
-	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Env = append(os.Environ(), env...)
+	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("go %v: %w: %s", args, err, out)
 	}
 	return nil

@@ -53,11 +53,10 @@ func (c *Cluster) inside(ctx context.Context, args []string) (string, error) {
 	if !ok {
 		return "", errElsewhere
 	}
-	client, err := rest.HTTPClientFor(c.Config)
+	r, err := c.reader()
 	if err != nil {
 		return "", err
 	}
-	r := reader{client: client, host: c.Config.Host, served: &c.served, controllers: c.options.Controllers}
 	switch command.verb {
 	case "get":
 		return r.get(ctx, command)
@@ -69,6 +68,29 @@ func (c *Cluster) inside(ctx context.Context, args []string) (string, error) {
 		return "", r.remove(ctx, command)
 	}
 	return "", r.wait(ctx, command)
+}
+
+// established waits until all definitions are. Kubectl would do it as well, but its get is linked
+// with text/template, which the program trueup, which starts clusters, goes without.
+func (c *Cluster) established(ctx context.Context) error {
+	args := []string{"wait", "--for=condition=Established", "--timeout=300s", "crd", "--all"}
+	r, err := c.reader()
+	if err != nil {
+		return err
+	}
+	command, ok := parse(args)
+	if ok {
+		err = r.wait(ctx, command)
+	}
+	if !ok || errors.Is(err, errElsewhere) {
+		_, err = c.kubectl(ctx, nil, args...)
+	}
+	return err
+}
+
+func (c *Cluster) reader() (reader, error) {
+	client, err := rest.HTTPClientFor(c.Config)
+	return reader{client: client, host: c.Config.Host, served: &c.served, controllers: c.options.Controllers}, err
 }
 
 // parse reads the arguments; false is a command that is not of the subset.

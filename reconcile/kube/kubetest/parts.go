@@ -106,8 +106,7 @@ func (c *Cluster) installGatewayAPI(ctx context.Context) error {
 	if err := c.Apply(ctx, string(definitions)); err != nil {
 		return err
 	}
-	_, err = c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=300s", "crd", "--all")
-	return err
+	return c.established(ctx)
 }
 
 // errStatusZero says how a process ended that does not call it a failure.

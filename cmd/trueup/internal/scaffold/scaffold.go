@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/template"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -117,10 +116,12 @@ func (p Project) Files() (map[string]string, error) {
 		Owns: []schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"}},
 	}
 	process := operator.Process{Lease: &kube.Lease{}}
-	values := map[string]string{
-		"Module": p.Module, "Name": p.name(), "Kind": p.Kind, "Group": p.group(), "Version": cmp.Or(p.Version, Development),
-		"Plural": plural, "Singular": strings.ToLower(p.Kind), "Rules": rules(o.Rules()), "LeaseRules": rules(process.Rules()),
-	}
+	// Not text/template: with it the linker keeps every method of every type in the program.
+	values := strings.NewReplacer(
+		"[[.Module]]", p.Module, "[[.Name]]", p.name(), "[[.Kind]]", p.Kind, "[[.Group]]", p.group(),
+		"[[.Version]]", cmp.Or(p.Version, Development), "[[.Plural]]", plural, "[[.Singular]]", strings.ToLower(p.Kind),
+		"[[.Rules]]", rules(o.Rules()), "[[.LeaseRules]]", rules(process.Rules()),
+	)
 	files := map[string]string{}
 	err := fs.WalkDir(templates, "templates", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -130,19 +131,16 @@ func (p Project) Files() (map[string]string, error) {
 		if err != nil {
 			return err
 		}
-		parsed, err := template.New(name).Delims("[[", "]]").Option("missingkey=error").Parse(string(content))
-		if err != nil {
-			return err
-		}
-		var text strings.Builder
-		if err := parsed.Execute(&text, values); err != nil {
-			return err
+		text := values.Replace(string(content))
+		if _, unknown, found := strings.Cut(text, "[[."); found {
+			unknown, _, _ = strings.Cut(unknown, "]]")
+			return fmt.Errorf("%s: has [[.%s]], which no value replaces", name, unknown)
 		}
 		to := strings.TrimSuffix(strings.TrimPrefix(name, "templates/"), ".tmpl")
 		if to == "gitignore" {
 			to = ".gitignore" // go:embed leaves out what begins with a dot
 		}
-		files[to] = text.String()
+		files[to] = text
 		return nil
 	})
 	return files, err

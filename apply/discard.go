@@ -21,8 +21,9 @@ func (a *Applier) planPrune(set *Set, options PruneOptions, views []*view.Kind, 
 	plan := prunePlan{unseen: unseenOf(views)}
 	before := a.Live.absences.of(set.Part())
 	var next map[string]absence
+	hints := set.hintsOf(set.kindsOf(views))
 	for _, v := range views {
-		for _, o := range a.unwanted(set, v, &plan) {
+		for _, o := range a.unwanted(set, v, hints, &plan) {
 			if gone, absent := plan.choose(o, before, options, now); absent {
 				if next == nil {
 					next = map[string]absence{}
@@ -53,7 +54,7 @@ func (a *Applier) overtaken(set *Set, plan *prunePlan) error {
 
 // unwanted returns the objects of a kind that are ours and that the set does not
 // state. It costs what the part costs, or the kind if there are no parts.
-func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
+func (a *Applier) unwanted(set *Set, v *view.Kind, hints []view.Hint, plan *prunePlan) []Observed {
 	var found []Observed
 	kind := v.GroupKind()
 	group := slices.Index(set.kinds, kind)
@@ -81,9 +82,18 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
 	}
 	if a.Live.Owner.PartLabel != "" {
 		v.EachOf(set.part, take)
-	} else {
-		v.Each(take)
+		return found
 	}
+	v.Others(func(mark func(view.Name, *view.Hint, func(*view.Record))) {
+		for _, run := range set.runs {
+			for i := run.begin; run.group == group && i < run.end; i++ {
+				mark(set.items[i].at, &hints[i], plan.count)
+			}
+		}
+	}, func(n view.Name, r *view.Record) bool {
+		plan.count(r)
+		return take(n, r)
+	})
 	return found
 }
 

@@ -99,7 +99,7 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 	return s, errors.Join(errs...)
 }
 
-// number gives each item the index of its kind, and of the kind that has its fields.
+// number gives each item its indexes: its own, that of its kind, and of the kind that has its fields.
 func (s *Set) number() {
 	index := map[schema.GroupKind]int{}
 	of := func(kind schema.GroupKind) int {
@@ -113,8 +113,14 @@ func (s *Set) number() {
 	}
 	for i := range s.items {
 		it := &s.items[i]
+		it.number = i + 1
 		if it.group = of(it.id.GroupKind()); it.handed != nil {
 			it.handed.group = of(it.handed.by.GroupKind())
+		}
+		if last := len(s.runs) - 1; last >= 0 && s.runs[last].group == it.group {
+			s.runs[last].end = i + 1
+		} else {
+			s.runs = append(s.runs, run{it.group, i, i + 1})
 		}
 	}
 }

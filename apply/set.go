@@ -25,10 +25,12 @@ type Set struct {
 	options  SetOptions
 	items    []item             // by rank, then by ID
 	kinds    []schema.GroupKind // of the items, each once
-	ids      map[ID]membership  // every stated object
-	members  members            // for the ApplySet
-	empty    bool               // nothing is stated, except perhaps an ApplySet
-	parent   *applySetParent    // of the ApplySet; nil: there is none
+	runs     []run              // of the items, by kind
+	hints    atomic.Pointer[hints]
+	ids      map[ID]membership // every stated object
+	members  members           // for the ApplySet
+	empty    bool              // nothing is stated, except perhaps an ApplySet
+	parent   *applySetParent   // of the ApplySet; nil: there is none
 	part     view.Part
 	accepted atomic.Pointer[acceptance]
 	// nameless is whether an object with an unknown ID was left out: then no object

@@ -306,12 +306,16 @@ func (k *Kind) put(n Name, old, r *Record, part string) {
 		k.parts.remove(old)
 		k.parts.add(part, n, r)
 	}
+	if old != nil {
+		old.traits |= replaced
+	}
 	k.records[n] = r
 }
 
 // drop removes the record of the object. Part remains readable.
 func (k *Kind) drop(n Name, r *Record) {
 	delete(k.records, n)
+	r.traits |= replaced
 	k.parts.remove(r)
 }
 

@@ -1,0 +1,52 @@
+package view
+
+import "sync/atomic"
+
+// Hint remembers where the record of one object of one kind is, for a caller that looks at the
+// object again and again. With a million objects a map is elsewhere in memory for each of them; a
+// list of hints lies in the order of the caller. The zero value remembers nothing. It must not be
+// used for another object or another Kind. It is safe for concurrent use.
+type Hint struct{ at atomic.Pointer[Record] }
+
+// find returns the record of an object, nil if there is none. The lock is held, at least for
+// reading. A nil hint is none.
+func (k *Kind) find(n Name, hint *Hint) *Record {
+	if hint == nil {
+		return k.records[n]
+	}
+	if r := hint.at.Load(); r != nil && r.traits&replaced == 0 {
+		return r
+	}
+	r := k.records[n]
+	hint.at.Store(r)
+	return r
+}
+
+// Others calls yield for each object that stated does not mark, in no order, until it returns
+// false. Stated calls mark for each object that there may be, with its hint. It costs little while
+// all objects are marked. It holds a lock: neither may call a method of the view. A kind that is
+// not synced has none. It is for owners without parts.
+func (k *Kind) Others(stated func(mark func(Name, *Hint, func(*Record))), yield func(Name, *Record) bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.state != Served {
+		return
+	}
+	k.round++
+	marked := 0
+	stated(func(n Name, hint *Hint, found func(*Record)) {
+		if r := k.find(n, hint); r != nil && r.part == nil && r.at != k.round {
+			r.at = k.round // without a part it is no index
+			marked++
+			found(r)
+		}
+	})
+	if marked == len(k.records) {
+		return
+	}
+	for n, r := range k.records {
+		if (r.part != nil || r.at != k.round) && !yield(n, r) {
+			return
+		}
+	}
+}

@@ -84,14 +84,15 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, hints []view.Hint, plan *prun
 		v.EachOf(set.part, take)
 		return found
 	}
+	count := plan.count // made once, not for each object
 	v.Others(func(mark func(view.Name, *view.Hint, func(*view.Record))) {
 		for _, run := range set.runs {
 			for i := run.begin; run.group == group && i < run.end; i++ {
-				mark(set.items[i].at, &hints[i], plan.count)
+				mark(set.items[i].at, &hints[i], count)
 			}
 		}
 	}, func(n view.Name, r *view.Record) bool {
-		plan.count(r)
+		count(r)
 		return take(n, r)
 	})
 	return found

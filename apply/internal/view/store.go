@@ -1,8 +1,10 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 	"unique"
@@ -53,6 +55,11 @@ func (s sink) Replace(objects []any, version string) error {
 		}
 		listed = append(listed, m)
 	}
+	// A streamed list comes in no order. The records are made in that of a set, so that a pass over
+	// all of them reads memory in order.
+	slices.SortFunc(listed, func(a, b *metav1.PartialObjectMetadata) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	s.kind.replace(s.namespace, listed, version)
 	return nil
 }

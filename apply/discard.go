@@ -80,18 +80,19 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, hints []view.Hint, plan *prun
 		}
 		return true
 	}
+	stated := func(mark func(view.Name, *view.Hint)) {
+		for _, run := range set.runs {
+			for i := run.begin; run.group == group && i < run.end; i++ {
+				mark(set.items[i].at, &hints[i])
+			}
+		}
+	}
 	if a.Live.Owner.PartLabel != "" {
-		v.EachOf(set.part, take)
+		v.OthersOf(set.part, stated, take)
 		return found
 	}
 	count := plan.count // made once, not for each object
-	v.Others(func(mark func(view.Name, *view.Hint, func(*view.Record))) {
-		for _, run := range set.runs {
-			for i := run.begin; run.group == group && i < run.end; i++ {
-				mark(set.items[i].at, &hints[i], count)
-			}
-		}
-	}, func(n view.Name, r *view.Record) bool {
+	v.Others(stated, count, func(n view.Name, r *view.Record) bool {
 		count(r)
 		return take(n, r)
 	})

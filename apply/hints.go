@@ -2,25 +2,36 @@ package apply
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 )
 
 // hints are where the records of a set's items were found last, in the views of its kinds.
 type hints struct {
-	kinds []*view.Kind // by item.group
+	once  sync.Once
+	kinds []*view.Kind // by item.group, of the first use
 	items []view.Hint
+}
+
+// newHints has room for all hints at once. What is made during a pass lies among the garbage of
+// comparing, and would keep the memory around it.
+func (s *Set) newHints() *hints {
+	return &hints{kinds: make([]*view.Kind, len(s.kinds)), items: make([]view.Hint, len(s.items))}
 }
 
 // hintsOf returns the hints for these views of the set's kinds. The items of a set lie one after the
 // other, and so do their records: with hints a pass over a million objects reads memory in order.
 func (s *Set) hintsOf(kinds []*view.Kind) []view.Hint {
 	found := s.hints.Load()
-	if found == nil || !slices.Equal(found.kinds, kinds) { // none yet, or those of another Live
-		found = &hints{kinds, make([]view.Hint, len(s.items))}
+	for {
+		found.once.Do(func() { copy(found.kinds, kinds) })
+		if slices.Equal(found.kinds, kinds) {
+			return found.items
+		}
+		found = s.newHints() // those before are of another Live
 		s.hints.Store(found)
 	}
-	return found.items
 }
 
 // hint returns the hint of an item, nil if it is none of the set's.

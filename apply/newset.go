@@ -93,6 +93,7 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 	s.items = slices.DeleteFunc(s.items, func(it item) bool { return s.ids[it.id] != applicable })
 	errs = append(errs, s.order(), s.handOver())
 	s.number()
+	s.hints.Store(s.newHints())
 	if s.parent != nil {
 		s.members = s.findMembers()
 	}

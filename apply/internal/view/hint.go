@@ -23,10 +23,10 @@ func (k *Kind) find(n Name, hint *Hint) *Record {
 }
 
 // Others calls yield for each object that stated does not mark, in no order, until it returns
-// false. Stated calls mark for each object that there may be, with its hint. It costs little while
-// all objects are marked. It holds a lock: neither may call a method of the view. A kind that is
-// not synced has none. It is for owners without parts.
-func (k *Kind) Others(stated func(mark func(Name, *Hint, func(*Record))), yield func(Name, *Record) bool) {
+// false, and found for each that it marks. Stated calls mark for each object that there may be, with
+// its hint. It costs little while all objects are marked. It holds a lock: none of them may call a
+// method of the view. A kind that is not synced has none. It is for owners without parts.
+func (k *Kind) Others(stated func(mark func(Name, *Hint)), found func(*Record), yield func(Name, *Record) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.state != Served {
@@ -34,7 +34,7 @@ func (k *Kind) Others(stated func(mark func(Name, *Hint, func(*Record))), yield 
 	}
 	k.round++
 	marked := 0
-	stated(func(n Name, hint *Hint, found func(*Record)) {
+	stated(func(n Name, hint *Hint) {
 		if r := k.find(n, hint); r != nil && r.part == nil && r.at != k.round {
 			r.at = k.round // without a part it is no index
 			marked++
@@ -46,6 +46,35 @@ func (k *Kind) Others(stated func(mark func(Name, *Hint, func(*Record))), yield 
 	}
 	for n, r := range k.records {
 		if (r.part != nil || r.at != k.round) && !yield(n, r) {
+			return
+		}
+	}
+}
+
+// OthersOf calls yield for the objects of a part, as Others, if stated does not mark all of them; then
+// for the marked ones, too. Its cost depends on the part only.
+func (k *Kind) OthersOf(of Part, stated func(mark func(Name, *Hint)), yield func(Name, *Record) bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if k.state != Served {
+		return
+	}
+	var in *part
+	marked := 0
+	stated(func(n Name, hint *Hint) {
+		if r := k.find(n, hint); r != nil && r.part != nil && r.part.value == of {
+			in = r.part
+			marked++
+		}
+	})
+	if in == nil {
+		in = k.parts[of]
+	}
+	if in == nil || marked == len(in.members) {
+		return
+	}
+	for _, m := range in.members {
+		if !yield(m.name, m.record) {
 			return
 		}
 	}

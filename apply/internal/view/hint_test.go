@@ -67,13 +67,13 @@ func TestAHintShowsWhatTheViewShowsInAnyHistory(t *testing.T) {
 				}
 			}
 			marked := 0
-			v.Others(func(mark func(Name, *Hint, func(*Record))) {
+			v.Others(func(mark func(Name, *Hint)) {
 				for at := range hints {
 					if n := NameOf("x", fmt.Sprint(at)); stated[n] {
-						mark(n, &hints[at], func(*Record) { marked++ })
+						mark(n, &hints[at])
 					}
 				}
-			}, func(n Name, _ *Record) bool { others[n] = true; return true })
+			}, func(*Record) { marked++ }, func(n Name, _ *Record) bool { others[n] = true; return true })
 			v.Each(func(n Name, _ *Record) bool {
 				require.Equal(t, !stated[n], others[n], "seed %d: %s", seed, n.Name())
 				return true
@@ -103,6 +103,50 @@ func TestOthersOfAKindThatIsNotSyncedAreNotYielded(t *testing.T) {
 	v := undivided(t)
 	require.NoError(t, v.Put(numbered(0, 0, 11)))
 	v.state = Unknown
-	v.Others(func(func(Name, *Hint, func(*Record))) { t.Error("asked for what is stated") },
+	v.Others(func(func(Name, *Hint)) { t.Error("asked for what is stated") }, nil,
 		func(Name, *Record) bool { t.Error("an object"); return false })
+}
+
+func TestOthersOfAPartAreItsObjectsUnlessAllAreStated(t *testing.T) {
+	t.Parallel()
+	const objects = 4
+	all, some := 0, 0
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // no secret
+		v, _ := newView(t)
+		var hints [objects]Hint
+		for version := range 30 {
+			i := random.IntN(objects)
+			m := numbered(i, 0, 11+version)
+			m.Labels = map[string]string{"part": []string{"p", "q"}[random.IntN(2)]}
+			if random.IntN(4) == 0 {
+				require.NoError(t, v.Drop(m))
+			} else {
+				require.NoError(t, v.Put(m))
+			}
+			stated := random.IntN(1 << objects)
+			have, left := map[Name]bool{}, map[Name]bool{}
+			covered := true
+			v.EachOf(PartOf("p"), func(n Name, _ *Record) bool {
+				have[n] = true
+				covered = covered && stated&(1<<(n.Name()[0]-'0')) != 0
+				return true
+			})
+			v.OthersOf(PartOf("p"), func(mark func(Name, *Hint)) {
+				for at := range hints {
+					if stated&(1<<at) != 0 {
+						mark(NameOf("x", fmt.Sprint(at)), &hints[at])
+					}
+				}
+			}, func(n Name, _ *Record) bool { left[n] = true; return true })
+			if covered {
+				all++
+				require.Empty(t, left, "seed %d", seed)
+				continue
+			}
+			some++
+			require.Equal(t, have, left, "seed %d", seed)
+		}
+	}
+	require.Greater(t, min(all, some), 100)
 }

@@ -1,6 +1,7 @@
 package apply //nolint:testpackage // looks into a pass, on a view without a server
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -74,4 +75,26 @@ func TestAPruneAllocatesForWhatItDeletes(t *testing.T) { //nolint:paralleltest /
 		})
 	}
 	require.InDelta(t, allocated(100), allocated(10_000), 20)
+}
+
+func TestAnObjectThatWasMadeAgainCountsOnceForAGuard(t *testing.T) {
+	t.Parallel()
+	const n = 10
+	set := benchmarkSet(t, n)
+	a := benchmarkApplier(t, set)
+	views := a.Live.registry.views()
+	guard := Guard{Absent: Limit{Count: 1}}
+	without := func(gone int) error {
+		fewer, err := NewSet(set.owner, desired(set)[gone:], SetOptions{})
+		require.NoError(t, err)
+		require.NoError(t, a.accept(fewer))
+		plan, _ := a.planPrune(fewer, PruneOptions{Complete: true}, views, time.Now())
+		_, err = a.restrain(t.Context(), &plan, fewer, PruneOptions{Guard: &guard}, views, true)
+		return err
+	}
+	require.NoError(t, without(1))
+	over, held := errors.AsType[*LimitError](without(2)) // the view still has the first
+	require.True(t, held)
+	require.Equal(t, 1, over.Before)
+	require.Equal(t, n, over.Owned)
 }

@@ -71,6 +71,9 @@ func TestAHintShowsWhatTheViewShowsInAnyHistory(t *testing.T) {
 				for at := range hints {
 					if n := NameOf("x", fmt.Sprint(at)); stated[n] {
 						mark(n, &hints[at])
+						if random.IntN(4) == 0 {
+							mark(n, &hints[at]) // counts once
+						}
 					}
 				}
 			}, func(*Record) { marked++ }, func(n Name, _ *Record) bool { others[n] = true; return true })
@@ -149,4 +152,19 @@ func TestOthersOfAPartAreItsObjectsUnlessAllAreStated(t *testing.T) {
 		}
 	}
 	require.Greater(t, min(all, some), 100)
+}
+
+func TestAListInNoOrderIsKeptInOrder(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	var list []any
+	for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(10) { //nolint:gosec // no secret
+		m := numbered(i, 0, 11)
+		m.Labels = map[string]string{"part": "p"}
+		list = append(list, m)
+	}
+	require.NoError(t, v.Replace(list, "20"))
+	var names string
+	v.EachOf(PartOf("p"), func(n Name, _ *Record) bool { names += n.Name(); return true })
+	require.Equal(t, "0123456789", names)
 }

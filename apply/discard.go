@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
@@ -21,15 +22,12 @@ func (a *Applier) planPrune(set *Set, options PruneOptions, views []*view.Kind, 
 	plan := prunePlan{unseen: unseenOf(views)}
 	before := a.Live.absences.of(set.Part())
 	var next map[string]absence
-	hints := set.hintsOf(set.kindsOf(views))
-	for _, v := range views {
-		for _, o := range a.unwanted(set, v, hints, &plan) {
-			if gone, absent := plan.choose(o, before, options, now); absent {
-				if next == nil {
-					next = map[string]absence{}
-				}
-				next[string(o.UID)] = gone
+	for _, o := range a.unwanted(set, views, &plan) {
+		if gone, absent := plan.choose(o, before, options, now); absent {
+			if next == nil {
+				next = map[string]absence{}
 			}
+			next[string(o.UID)] = gone
 		}
 	}
 	a.finish(&plan, set, views)
@@ -52,15 +50,15 @@ func (a *Applier) overtaken(set *Set, plan *prunePlan) error {
 	return nil
 }
 
-// unwanted returns the objects of a kind that are ours and that the set does not
-// state. It costs what the part costs, or the kind if there are no parts.
-func (a *Applier) unwanted(set *Set, v *view.Kind, hints []view.Hint, plan *prunePlan) []Observed {
+// unwanted returns the objects that are ours and that the set does not state. It costs what the
+// part costs, or the kinds if there are no parts.
+func (a *Applier) unwanted(set *Set, views []*view.Kind, plan *prunePlan) []Observed {
 	var found []Observed
-	kind := v.GroupKind()
-	group := slices.Index(set.kinds, kind)
+	var kind schema.GroupKind
+	items := statement{set: set, hints: set.hintsOf(set.kindsOf(views))}
 	take := func(n view.Name, r *view.Record) bool {
 		going, unowned, strayed := r.Pruned() || r.Deleting(), r.Unowned(), r.Strayed()
-		if set.hasItem(group, n) {
+		if set.hasItem(items.group, n) {
 			return true
 		}
 		id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()}
@@ -80,22 +78,21 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, hints []view.Hint, plan *prun
 		}
 		return true
 	}
-	stated := func(mark func(view.Name, *view.Hint)) {
-		for _, run := range set.runs {
-			for i := run.begin; run.group == group && i < run.end; i++ {
-				mark(set.items[i].at, &hints[i])
-			}
-		}
-	}
-	if a.Live.Owner.PartLabel != "" {
-		v.OthersOf(set.part, stated, take)
-		return found
-	}
-	count := plan.count // made once, not for each object
-	v.Others(stated, count, func(n view.Name, r *view.Record) bool {
+	// The functions are made once, not for each kind: a pass over a part costs little more.
+	next, count := items.next, plan.count
+	other := func(n view.Name, r *view.Record) bool {
 		count(r)
 		return take(n, r)
-	})
+	}
+	for _, v := range views {
+		kind = v.GroupKind()
+		items.of(slices.Index(set.kinds, kind))
+		if a.Live.Owner.PartLabel != "" {
+			v.OthersOf(set.part, next, take)
+		} else {
+			v.Others(next, count, other)
+		}
+	}
 	return found
 }
 

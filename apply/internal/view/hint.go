@@ -22,11 +22,11 @@ func (k *Kind) find(n Name, hint *Hint) *Record {
 	return r
 }
 
-// Others calls yield for each object that stated does not mark, in no order, until it returns
-// false, and found for each that it marks. Stated calls mark for each object that there may be, with
-// its hint. It costs little while all objects are marked. It holds a lock: none of them may call a
-// method of the view. A kind that is not synced has none. It is for owners without parts.
-func (k *Kind) Others(stated func(mark func(Name, *Hint)), found func(*Record), yield func(Name, *Record) bool) {
+// Others calls yield for each object that is not stated, in no order, until it returns false, and found
+// for each that is. Stated returns one object after the other, with its hint, until there is none more.
+// It costs little while all objects are stated. It holds a lock: none of the functions may call a method
+// of the view. A kind that is not synced has none. It is for owners without parts.
+func (k *Kind) Others(stated func() (Name, *Hint, bool), found func(*Record), yield func(Name, *Record) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.state != Served {
@@ -34,13 +34,13 @@ func (k *Kind) Others(stated func(mark func(Name, *Hint)), found func(*Record), 
 	}
 	k.round++
 	marked := 0
-	stated(func(n Name, hint *Hint) {
+	for n, hint, ok := stated(); ok; n, hint, ok = stated() {
 		if r := k.find(n, hint); r != nil && r.part == nil && r.at != k.round {
 			r.at = k.round // without a part it is no index
 			marked++
 			found(r)
 		}
-	})
+	}
 	if marked == len(k.records) {
 		return
 	}
@@ -51,9 +51,9 @@ func (k *Kind) Others(stated func(mark func(Name, *Hint)), found func(*Record), 
 	}
 }
 
-// OthersOf calls yield for the objects of a part, as Others, if stated does not mark all of them; then
-// for the marked ones, too. Its cost depends on the part only.
-func (k *Kind) OthersOf(of Part, stated func(mark func(Name, *Hint)), yield func(Name, *Record) bool) {
+// OthersOf calls yield for the objects of a part, as Others, if not all of them are stated; then for the
+// stated ones, too. No object may be stated twice. Its cost depends on the part only.
+func (k *Kind) OthersOf(of Part, stated func() (Name, *Hint, bool), yield func(Name, *Record) bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	if k.state != Served {
@@ -61,12 +61,12 @@ func (k *Kind) OthersOf(of Part, stated func(mark func(Name, *Hint)), yield func
 	}
 	var in *part
 	marked := 0
-	stated(func(n Name, hint *Hint) {
+	for n, hint, ok := stated(); ok; n, hint, ok = stated() {
 		if r := k.find(n, hint); r != nil && r.part != nil && r.part.value == of {
 			in = r.part
 			marked++
 		}
-	})
+	}
 	if in == nil {
 		in = k.parts[of]
 	}

@@ -3,6 +3,7 @@ package view //nolint:testpackage // plays the watch, as view_test.go does
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,6 +28,18 @@ func numbered(i, made, version int) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: fmt.Sprint(i), Namespace: "x", UID: types.UID(fmt.Sprintf("%d-%d", i, made)), ResourceVersion: fmt.Sprint(version),
 	}}
+}
+
+// stating states the objects with these numbers.
+func stating(hints []Hint, numbers []int) func() (Name, *Hint, bool) {
+	return func() (Name, *Hint, bool) {
+		if len(numbers) == 0 {
+			return Name{}, nil, false
+		}
+		at := numbers[0]
+		numbers = numbers[1:]
+		return NameOf("x", fmt.Sprint(at)), &hints[at], true
+	}
 }
 
 func TestAHintShowsWhatTheViewShowsInAnyHistory(t *testing.T) {
@@ -67,16 +80,13 @@ func TestAHintShowsWhatTheViewShowsInAnyHistory(t *testing.T) {
 				}
 			}
 			marked := 0
-			v.Others(func(mark func(Name, *Hint)) {
-				for at := range hints {
-					if n := NameOf("x", fmt.Sprint(at)); stated[n] {
-						mark(n, &hints[at])
-						if random.IntN(4) == 0 {
-							mark(n, &hints[at]) // counts once
-						}
-					}
+			var marks []int
+			for at := range hints {
+				if stated[NameOf("x", fmt.Sprint(at))] {
+					marks = append(marks, slices.Repeat([]int{at}, 1+random.IntN(2))...) // counts once
 				}
-			}, func(*Record) { marked++ }, func(n Name, _ *Record) bool { others[n] = true; return true })
+			}
+			v.Others(stating(hints[:], marks), func(*Record) { marked++ }, func(n Name, _ *Record) bool { others[n] = true; return true })
 			v.Each(func(n Name, _ *Record) bool {
 				require.Equal(t, !stated[n], others[n], "seed %d: %s", seed, n.Name())
 				return true
@@ -106,7 +116,7 @@ func TestOthersOfAKindThatIsNotSyncedAreNotYielded(t *testing.T) {
 	v := undivided(t)
 	require.NoError(t, v.Put(numbered(0, 0, 11)))
 	v.state = Unknown
-	v.Others(func(func(Name, *Hint)) { t.Error("asked for what is stated") }, nil,
+	v.Others(func() (Name, *Hint, bool) { t.Error("asked for what is stated"); return Name{}, nil, false }, nil,
 		func(Name, *Record) bool { t.Error("an object"); return false })
 }
 
@@ -135,13 +145,13 @@ func TestOthersOfAPartAreItsObjectsUnlessAllAreStated(t *testing.T) {
 				covered = covered && stated&(1<<(n.Name()[0]-'0')) != 0
 				return true
 			})
-			v.OthersOf(PartOf("p"), func(mark func(Name, *Hint)) {
-				for at := range hints {
-					if stated&(1<<at) != 0 {
-						mark(NameOf("x", fmt.Sprint(at)), &hints[at])
-					}
+			var marks []int
+			for at := range hints {
+				if stated&(1<<at) != 0 {
+					marks = append(marks, at)
 				}
-			}, func(n Name, _ *Record) bool { left[n] = true; return true })
+			}
+			v.OthersOf(PartOf("p"), stating(hints[:], marks), func(n Name, _ *Record) bool { left[n] = true; return true })
 			if covered {
 				all++
 				require.Empty(t, left, "seed %d", seed)

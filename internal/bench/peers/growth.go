@@ -46,7 +46,7 @@ func (b *bench) growth(ctx context.Context) error {
 		ratios      []string
 	}{
 		{"set", "growth_", 1000, b.grownTo, []string{"sweep", "restart", "prune", "prune_nothing", "memory"}},
-		{"parts", "growth_parts_", 100, b.grownTo / growthChildren, []string{"pass", "prune", "memory"}},
+		{"parts", "growth_parts_", 100, b.grownTo / growthChildren, []string{"pass", "pass_same", "prune", "memory"}},
 		{"flux", "growth_flux_", 1000, min(b.grownTo, 10_000), []string{"sweep"}},
 		{"informer", "growth_informer_", 1000, min(b.grownTo, 100_000), []string{"memory"}},
 	} {

@@ -83,6 +83,11 @@ func (r *growthRun) partsPass(ctx context.Context, applier *apply.Applier, sets 
 	if err := r.measure("pass_us", len(sets), pass, nil); err != nil {
 		return err
 	}
+	// Few of them over and over: what they take then does not depend on how many others there are.
+	order = shuffled(len(sets))[:min(growthSampled, len(sets))]
+	if err := r.measure("pass_same_us", len(order), pass, nil); err != nil {
+		return err
+	}
 	if r.n*growthChildren <= growthCold {
 		cold, err := r.cold(pass, len(sets))
 		if err != nil {

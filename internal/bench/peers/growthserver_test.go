@@ -230,8 +230,12 @@ func TestAWatchShowsEachObjectOnceAndThenWhatChanges(t *testing.T) {
 	services := r.world.forms[2].kind.GroupVersion().WithResource("services")
 	yes, from := true, ""
 	for _, open := range []func(metav1.ListOptions) (watch.Interface, error){
-		func(o metav1.ListOptions) (watch.Interface, error) { return client.Resource(services).Watch(t.Context(), o) },
-		func(o metav1.ListOptions) (watch.Interface, error) { return dyn.Resource(services).Watch(t.Context(), o) },
+		func(o metav1.ListOptions) (watch.Interface, error) {
+			return client.Resource(services).Watch(t.Context(), o)
+		},
+		func(o metav1.ListOptions) (watch.Interface, error) {
+			return dyn.Resource(services).Watch(t.Context(), o)
+		},
 	} {
 		w, err := open(metav1.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true})
 		if err != nil {

@@ -41,7 +41,8 @@ func (s *growthServer) one(w http.ResponseWriter, r *http.Request, resource, nam
 	if strings.HasSuffix(name, "-0000000") {
 		i, err = 0, nil
 	}
-	if err != nil || i >= s.n || s.world.name(i) != name || s.world.forms[s.world.form(i)].resource != resource || growthNamespace(i) != namespace {
+	if err != nil || i >= s.n || s.world.name(i) != name || growthNamespace(i) != namespace ||
+		s.world.forms[s.world.form(i)].resource != resource {
 		notFound(w, resource, name)
 		return
 	}

@@ -171,7 +171,7 @@ func TestTheServerRefusesAsAServerDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if live.GetLabels()["app"] != "login-0000015" || live.GetUID() != types.UID(growthUID(15, 0)) || live.GetResourceVersion() != growthVersion(15) {
+	if live.GetLabels()["app"] != live.GetName() || string(live.GetUID()) != growthUID(15, 0) || live.GetResourceVersion() != growthVersion(15) {
 		t.Fatalf("the object is %v", live.Object["metadata"])
 	}
 	for name, wrong := range map[string]func() error{
@@ -188,7 +188,8 @@ func TestTheServerRefusesAsAServerDoes(t *testing.T) {
 			return at.Delete(t.Context(), "login-0000015", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &old}})
 		},
 		"Conflict  ": func() error {
-			_, err := at.Patch(t.Context(), "login-0000015", types.ApplyPatchType, []byte(`{"metadata":{"resourceVersion":"1"}}`), metav1.PatchOptions{})
+			body := []byte(`{"metadata":{"resourceVersion":"1"}}`)
+			_, err := at.Patch(t.Context(), "login-0000015", types.ApplyPatchType, body, metav1.PatchOptions{})
 			return err
 		},
 		"Invalid": func() error {
@@ -272,7 +273,8 @@ func TestAWatchShowsEachObjectOnceAndThenWhatChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	event := <-w.ResultChan()
-	if object := accessor(t, event.Object); event.Type != watch.Deleted || object.GetName() != "service-0000007" || object.GetResourceVersion() <= from {
+	object := accessor(t, event.Object)
+	if event.Type != watch.Deleted || object.GetName() != "service-0000007" || object.GetResourceVersion() <= from {
 		t.Errorf("%s %s at %s", event.Type, object.GetName(), object.GetResourceVersion())
 	}
 }

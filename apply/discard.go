@@ -96,6 +96,30 @@ func (a *Applier) unwanted(set *Set, views []*view.Kind, plan *prunePlan) []Obse
 	return found
 }
 
+// statement yields the items of one kind of a set, with their hints. A prune has one for all kinds.
+type statement struct {
+	set     *Set
+	hints   []view.Hint
+	group   int
+	run, at int
+}
+
+// of begins with the items of another kind.
+func (s *statement) of(group int) { s.group, s.run, s.at = group, 0, 0 }
+
+// next returns the next item of the kind; false: there is none.
+func (s *statement) next() (view.Name, *view.Hint, bool) {
+	for ; s.run < len(s.set.runs); s.run++ {
+		run := s.set.runs[s.run]
+		s.at = max(s.at, run.begin)
+		if i := s.at; run.group == s.group && i < run.end {
+			s.at++
+			return s.set.items[i].at, &s.hints[i], true
+		}
+	}
+	return view.Name{}, nil, false
+}
+
 // planDelete decides about the objects of a deletion by name.
 func (a *Applier) planDelete(ids []ID, views []*view.Kind) prunePlan {
 	plan := prunePlan{}

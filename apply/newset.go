@@ -93,7 +93,7 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 	s.items = slices.DeleteFunc(s.items, func(it item) bool { return s.ids[it.id] != applicable })
 	errs = append(errs, s.order(), s.handOver())
 	s.number()
-	s.hints.Store(s.newHints())
+	s.hints.Store(newHints(len(s.kinds), len(s.items)))
 	if s.parent != nil {
 		s.members = s.findMembers()
 	}

@@ -182,6 +182,14 @@ func (p *pass) recall(k *view.Kind, it *item, r *view.Record) bool {
 	return k.Remember(it.at, r.Observed(), it.hash)
 }
 
+// hint returns the hint of an item, nil if it is none of the set's.
+func (p *pass) hint(it *item) *view.Hint {
+	if it.number == 0 {
+		return nil
+	}
+	return &p.hints[it.number-1]
+}
+
 // blocked returns an error if a requirement of the object was not applied in this pass:
 // its namespace, a dependency, or a policy that isolates it.
 func (p *pass) blocked(it *item) error {

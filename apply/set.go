@@ -206,3 +206,28 @@ func (s *Set) ranks() iter.Seq[[]item] {
 		}
 	}
 }
+
+// hintsOf returns the hints for these views of the set's kinds. The items of a set lie one after the
+// other, and so do their records: with hints a pass over a million objects reads memory in order.
+func (s *Set) hintsOf(kinds []*view.Kind) []view.Hint {
+	found := s.hints.Load()
+	for {
+		found.once.Do(func() { copy(found.kinds, kinds) })
+		if slices.Equal(found.kinds, kinds) {
+			return found.items
+		}
+		found = newHints(len(s.kinds), len(s.items)) // those before are of another Live
+		s.hints.Store(found)
+	}
+}
+
+// kindsOf returns the views of the set's kinds, nil for one that is not among all.
+func (s *Set) kindsOf(all []*view.Kind) []*view.Kind {
+	kinds := make([]*view.Kind, len(s.kinds))
+	for i, kind := range s.kinds {
+		if at := slices.IndexFunc(all, func(v *view.Kind) bool { return v.GroupKind() == kind }); at >= 0 {
+			kinds[i] = all[at]
+		}
+	}
+	return kinds
+}

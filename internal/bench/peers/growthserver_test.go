@@ -113,6 +113,15 @@ func TestTheServerHasWhatIsDesired(t *testing.T) {
 	if _, other, _ := r.count.reset(); other != 2 {
 		t.Fatalf("%d requests make 2 objects", other)
 	}
+	configs := r.world.forms[0].kind.GroupVersion().WithResource("configmaps")
+	client, err := dynamic.NewForConfig(r.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := client.Resource(configs).Namespace(growthNamespace(1233)).Get(ctx, r.world.name(1233), metav1.GetOptions{})
+	if err != nil || string(made.GetUID()) != growthUID(1233, 1) {
+		t.Fatalf("the object that was made again has the UID %q, must be %q: %v", made.GetUID(), growthUID(1233, 1), err)
+	}
 	again, end, err := r.live(ctx) // another start sees the same
 	if err != nil {
 		t.Fatal(err)

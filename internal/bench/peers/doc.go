@@ -90,7 +90,7 @@
 // growth_real_), with -grown-real objects at the most.
 //
 // Times are CPU times of the process by getrusage, with the collector and the kernel, because the
-// machine has other work: the median of up to 7 rounds of 0.1 s or more each, 2 of what takes long.
+// machine has other work: the median of 7 rounds of 0.1 s or more each, fewer of what takes longer than 4 s in all.
 // Memory is that of the process by /proc/self/status after a collection that gives memory back,
 // without what it had before the first object; few objects are held several times at once.
 //

@@ -123,12 +123,11 @@ func cpuTime() (time.Duration, error) {
 }
 
 // growthRounds and growthRound are how often something is measured, and for how much CPU time each
-// time at least. The last bounds a whole measurement: what takes long is measured less often, but
-// twice.
+// time at least. The last bounds a whole measurement: what takes longer is measured once.
 const (
 	growthRounds = 7
 	growthRound  = 100 * time.Millisecond
-	growthMost   = 6 * time.Second
+	growthMost   = 4 * time.Second
 )
 
 // measure adds the CPU time of f as a figure, and profiles it.
@@ -162,7 +161,7 @@ func (r *growthRun) cpu(per int, f, rest func() error) (float64, error) {
 func (r *growthRun) cpuOf(per int, least time.Duration, f, rest func() error) (float64, error) {
 	var rounds []float64
 	var total time.Duration
-	for len(rounds) < growthRounds && (len(rounds) < 2 || total < growthMost) {
+	for len(rounds) < growthRounds && total < growthMost {
 		runtime.GC()
 		var round time.Duration
 		calls := 0
@@ -196,8 +195,7 @@ func (r *growthRun) live(ctx context.Context) (applier *apply.Applier, stop func
 		return nil, nil, err
 	}
 	mapper, kinds := r.world.mapper()
-	// A round of a day of turns would add requests that have nothing to do with the size.
-	live := &apply.Live{Client: client, Mapper: mapper, Owner: r.world.owner(), Kinds: kinds, ReapplyInterval: -1}
+	live := &apply.Live{Client: client, Mapper: mapper, Owner: r.world.owner(), Kinds: kinds}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- live.Start(ctx) }()

@@ -147,7 +147,9 @@ func serveGrowth(ctx context.Context, way, samples string, n int) error {
 		return err
 	}
 	return serve(ctx, http.Handler(server), func(address string) error {
-		fmt.Println("http://" + address)
+		if _, err := fmt.Fprintln(os.Stdout, "http://"+address); err != nil {
+			return err
+		}
 		<-ctx.Done()
 		return nil
 	})

@@ -28,7 +28,6 @@ func (r *growthRun) parts(ctx context.Context) error {
 		return err
 	}
 	stop()
-	first, stop = nil, nil
 	copies := max(1, 2000/r.n)
 	base := settled()
 	sets := make([][]*apply.Set, copies)

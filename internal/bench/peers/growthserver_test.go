@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -29,9 +30,7 @@ func sampled(t *testing.T, w growthWorld) [][]byte {
 		i := growthSample + w.forms[form].digits[0]
 		live := w.object(i).DeepCopy()
 		labels := live.GetLabels()
-		for key, value := range w.owner().Labels {
-			labels[key] = value
-		}
+		maps.Copy(labels, w.owner().Labels)
 		owned := `{"f:metadata":{"f:annotations":{"f:bench.example.com/desired-hash":{}},"f:labels":{"f:app":{},"f:example.com/contender":{}`
 		if w.parts {
 			labels[partLabel] = string(w.parent(i / 10).GetUID())

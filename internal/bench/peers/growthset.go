@@ -44,7 +44,6 @@ func (r *growthRun) setMemory(ctx context.Context) (*apply.Applier, func(), *app
 		return nil, nil, nil, err
 	}
 	stop()
-	first, stop = nil, nil
 	base := settled()
 	sets, appliers, stops := make([]*apply.Set, copies), make([]*apply.Applier, copies), make([]func(), copies)
 	for i := range sets {

@@ -72,7 +72,7 @@ const plots = [
 	},
 	{
 		file: "growth", title: "What an object costs among more of them", kind: "line", logarithmic: true,
-		under: "CPU for each object, logarithmic; lower is better, level means that it does not grow",
+		under: "CPU for each object, logarithmic; lower is better, level: it does not grow",
 		along: "objects", at: [1000, 10000, 100000, 1000000],
 		series: [
 			["flux ssa, pass at rest", "growth_flux_sweep_us_", [1000, 10000]], ["trueup, first pass with its lists", "growth_restart_us_"],
@@ -141,26 +141,33 @@ function spec(plot, figures) {
 	if (plot.kind === "line") {
 		const values = plot.series.flatMap(([name, prefix, sizes = plot.at]) => sizes.map((at) => {
 			const { values: [value], unit } = figures.get(prefix + at);
-			return { name, at, value, text: `${value.toLocaleString("en")} ${steps[unit][0]}`, own: name.startsWith(ours), last: at === sizes.at(-1) };
+			return {
+				name, at, value, text: `${value.toLocaleString("en")} ${steps[unit][0]}`, own: name.startsWith(ours), last: at === sizes.at(-1),
+				named: at === (plot.logarithmic ? sizes[0] : sizes.at(-1)), lowest: prefix === plot.series.at(-1)[1],
+			};
 		}));
 		const last = plot.at.at(-1);
 		const x = {
-			field: "at", type: "quantitative", axis: { title: plot.along, values: plot.at, grid: false, format: ",d" },
+			field: "at", type: "quantitative", axis: { title: plot.along, values: plot.at, grid: false, format: ",d", ...(plot.logarithmic ? { labelOverlap: false } : {}) },
 			scale: plot.logarithmic ? { type: "log", domain: [plot.at[0] / 1.5, last * 4], nice: false } : { domain: [0, last * 1.25], nice: false },
 		};
 		const y = {
 			field: "value", type: "quantitative", axis: { title: "µs", tickCount: 4, ...(plot.logarithmic ? { format: "~g" } : {}) },
 			...(plot.logarithmic ? { scale: { type: "log" } } : {}),
 		};
+		// Of a logarithmic plot the names stand at the beginning: above the line, that of the lowest below it.
+		const names = (filter, dy) => ({
+			transform: [{ filter }], mark: { type: "text", align: plot.logarithmic ? "left" : "right", dy, fontSize: 13, fill: colour.ink },
+			encoding: { text: { field: "name" } },
+		});
 		return {
 			...base, height: 220, data: { values }, encoding: { x, y },
 			layer: [
 				{ mark: { type: "line", strokeWidth: 2.5 }, encoding: { detail: { field: "name" }, color: ownColour } },
 				{ mark: { type: "point", filled: true, size: 60, opacity: 1 }, encoding: { color: ownColour } },
-				{
-					transform: [{ filter: "datum.last" }], mark: { type: "text", align: "right", dy: -12, fontSize: 13, fill: colour.ink },
-					encoding: { text: { field: "name" } },
-				},
+				...(plot.logarithmic
+					? [names("datum.named && !datum.lowest", -12), names("datum.named && datum.lowest", 18)]
+					: [names("datum.named", -12)]),
 				{
 					transform: [{ filter: "datum.last" }], mark: { type: "text", align: "left", dx: 8, fontSize: 13, fill: colour.ink },
 					encoding: { text: { field: "text" } },

@@ -22,6 +22,9 @@ import (
 
 // growth measures what grows with the number of objects, each size in a process of its own.
 func (b *bench) growth(ctx context.Context) error {
+	if err := powerOfTen(b.grownTo); err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "growth-")
 	if err != nil {
 		return err
@@ -68,6 +71,16 @@ func (b *bench) growth(ctx context.Context) error {
 		}
 	}
 	return errors.Join(failed, b.growthReal(ctx))
+}
+
+// powerOfTen returns an error for a number of objects that is no size of the stage.
+func powerOfTen(n int) error {
+	for size := 1000; size <= 1_000_000; size *= 10 {
+		if n == size {
+			return nil
+		}
+	}
+	return fmt.Errorf("-grown-to: is %d, must be 1000, 10000, 100000 or 1000000", n)
 }
 
 // growthReal measures the smaller sizes on the real server.

@@ -299,3 +299,17 @@ func accessor(t *testing.T, object runtime.Object) metav1.Object {
 		return nil
 	}
 }
+
+func TestAnUnknownSizeIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1000, 1_000_000} {
+		if err := powerOfTen(n); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, n := range []int{-1, 0, 100, 5000, 10_000_000} {
+		if powerOfTen(n) == nil {
+			t.Errorf("%d is taken", n)
+		}
+	}
+}

@@ -56,7 +56,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&b.edits, "edits", 300, "foreign edits that are repaired")
 	flag.IntVar(&b.watched, "watched", 100_000, "objects watched when memory is measured; 0 leaves it out")
 	flag.IntVar(&b.parents, "parents", 1_000, "parents of each operator, with ten children each")
-	flag.IntVar(&b.grownTo, "grown-to", 1_000_000, "objects at the most in the stage growth; a power of ten, 1000 or more")
+	flag.IntVar(&b.grownTo, "grown-to", 1_000_000, "objects at the most in the stage growth: 1000, 10000, 100000 or 1000000")
 	flag.IntVar(&b.grownReal, "grown-real", 10_000, "objects at the most in the stage growth on the real server")
 	flag.StringVar(&b.profiles, "grown-profiles", "", "a folder that the stage growth writes CPU profiles of each size to")
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of which the median is taken")

@@ -179,7 +179,8 @@ func TestTheServerRefusesAsAServerDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if live.GetLabels()["app"] != live.GetName() || string(live.GetUID()) != growthUID(15, 0) || live.GetResourceVersion() != growthVersion(15) {
+	if live.GetLabels()["app"] != live.GetName() || string(live.GetUID()) != growthUID(15, 0) ||
+		live.GetResourceVersion() != growthVersion(15) {
 		t.Fatalf("the object is %v", live.Object["metadata"])
 	}
 	for name, wrong := range map[string]func() error{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
@@ -21,14 +22,12 @@ func (a *Applier) planPrune(set *Set, options PruneOptions, views []*view.Kind, 
 	plan := prunePlan{unseen: unseenOf(views)}
 	before := a.Live.absences.of(set.Part())
 	var next map[string]absence
-	for _, v := range views {
-		for _, o := range a.unwanted(set, v, &plan) {
-			if gone, absent := plan.choose(o, before, options, now); absent {
-				if next == nil {
-					next = map[string]absence{}
-				}
-				next[string(o.UID)] = gone
+	for _, o := range a.unwanted(set, views, &plan) {
+		if gone, absent := plan.choose(o, before, options, now); absent {
+			if next == nil {
+				next = map[string]absence{}
 			}
+			next[string(o.UID)] = gone
 		}
 	}
 	a.finish(&plan, set, views)
@@ -51,15 +50,15 @@ func (a *Applier) overtaken(set *Set, plan *prunePlan) error {
 	return nil
 }
 
-// unwanted returns the objects of a kind that are ours and that the set does not
-// state. It costs what the part costs, or the kind if there are no parts.
-func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
+// unwanted returns the objects that are ours and that the set does not state. It costs what the
+// part costs, or the kinds if there are no parts.
+func (a *Applier) unwanted(set *Set, views []*view.Kind, plan *prunePlan) []Observed {
 	var found []Observed
-	kind := v.GroupKind()
-	group := slices.Index(set.kinds, kind)
+	var kind schema.GroupKind
+	items := statement{set: set, hints: set.hintsOf(set.kindsOf(views))}
 	take := func(n view.Name, r *view.Record) bool {
 		going, unowned, strayed := r.Pruned() || r.Deleting(), r.Unowned(), r.Strayed()
-		if set.hasItem(group, n) {
+		if set.hasItem(items.group, n) {
 			return true
 		}
 		id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()}
@@ -79,12 +78,46 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
 		}
 		return true
 	}
-	if a.Live.Owner.PartLabel != "" {
-		v.EachOf(set.part, take)
-	} else {
-		v.Each(take)
+	// The functions are made once, not for each kind: a pass over a part costs little more.
+	next, count := items.next, plan.count
+	other := func(n view.Name, r *view.Record) bool {
+		count(r)
+		return take(n, r)
+	}
+	for _, v := range views {
+		kind = v.GroupKind()
+		items.of(slices.Index(set.kinds, kind))
+		if a.Live.Owner.PartLabel != "" {
+			v.OthersOf(set.part, next, take)
+		} else {
+			v.Others(next, count, other)
+		}
 	}
 	return found
+}
+
+// statement yields the items of one kind of a set, with their hints. A prune has one for all kinds.
+type statement struct {
+	set     *Set
+	hints   []view.Hint
+	group   int
+	run, at int
+}
+
+// of begins with the items of another kind.
+func (s *statement) of(group int) { s.group, s.run, s.at = group, 0, 0 }
+
+// next returns the next item of the kind; false: there is none.
+func (s *statement) next() (view.Name, *view.Hint, bool) {
+	for ; s.run < len(s.set.runs); s.run++ {
+		run := s.set.runs[s.run]
+		s.at = max(s.at, run.begin)
+		if i := s.at; run.group == s.group && i < run.end {
+			s.at++
+			return s.set.items[i].at, &s.hints[i], true
+		}
+	}
+	return view.Name{}, nil, false
 }
 
 // planDelete decides about the objects of a deletion by name.

@@ -198,7 +198,7 @@ func (g *Guard) over(t tally, fresh []string, named bool, units *census) *LimitE
 	case limit == Limit{}:
 		limit = Limit{Count: 5, Percent: 10}
 	}
-	e := &LimitError{Units: fresh, Named: named, Window: g.window(), Owned: units.number + t.gone(units.exists())}
+	e := &LimitError{Units: fresh, Named: named, Window: g.window(), Owned: units.number + t.gone(units.names)}
 	for _, d := range t.deleted {
 		if d.named == named && !d.approved {
 			e.Before++
@@ -215,13 +215,17 @@ type census struct {
 	stated map[string]bool  // units of which an object exists that the set states
 	number int              // of all units
 	names  iter.Seq[string] // of all units
-	// objects has the marks of the objects of each unit.
+	// objects has the marks of the objects of each unit that has more than the one it is named after.
 	objects map[string][]string
 }
 
 // census counts the units of the owner, or of the set's part. Set is nil for a deletion
 // by name: it states nothing.
-func (a *Applier) census(g *Guard, set *Set, views []*view.Kind) census {
+func (a *Applier) census(g *Guard, plan *prunePlan, set *Set, views []*view.Kind) census {
+	if g.Unit == nil && set != nil && a.Live.Owner.PartLabel == "" {
+		// Each object is a unit: the plan has counted them, and those that it deletes are not stated.
+		return census{number: plan.owned, names: a.names(views)}
+	}
 	all, stated := map[string][]string{}, map[string]bool{}
 	for _, v := range views {
 		kind := v.GroupKind()
@@ -249,15 +253,19 @@ func (a *Applier) census(g *Guard, set *Set, views []*view.Kind) census {
 	return census{stated, len(all), maps.Keys(all), all}
 }
 
-// exists returns the hashes of all units.
-func (c *census) exists() map[string]bool {
-	found := make(map[string]bool, c.number)
-	if c.names != nil {
-		for unit := range c.names {
-			found[hashOf(unit)] = true
+// names yields the objects that an owner without parts has, as units.
+func (a *Applier) names(views []*view.Kind) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, v := range views {
+			kind := v.GroupKind()
+			if !v.Each(func(n view.Name, r *view.Record) bool {
+				return r.Pruned() || r.Deleting() || r.Unowned() ||
+					yield(ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()}.String())
+			}) {
+				return
+			}
 		}
 	}
-	return found
 }
 
 // restrain removes from the plan what a guard holds. If note is set, the rest counts as
@@ -281,7 +289,7 @@ func (a *Applier) restrain(
 	if options.Propagation != metav1.DeletePropagationBackground {
 		plan.propagation = options.Propagation
 	}
-	return guard.hold(ctx, plan, func() census { return a.census(guard, set, views) }, options.Gone, options.Approved, note)
+	return guard.hold(ctx, plan, func() census { return a.census(guard, plan, set, views) }, options.Gone, options.Approved, note)
 }
 
 // load takes over what another process has recorded.

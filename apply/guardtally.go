@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -54,15 +55,21 @@ func (t tally) at(now time.Time, window time.Duration, due map[string][]string) 
 }
 
 // gone counts the units that were deleted, each once, however often it was made again, and
-// that do not exist. exists has the hashes of those that do.
-func (t tally) gone(exists map[string]bool) (n int) {
+// that are not among those that exist.
+func (t tally) gone(existing iter.Seq[string]) int {
+	gone := make(map[string]bool, len(t.deleted))
 	for _, d := range t.deleted {
-		if !exists[d.unit] {
-			exists[d.unit] = true
-			n++
+		gone[d.unit] = true
+	}
+	if existing == nil || len(gone) == 0 {
+		return len(gone)
+	}
+	for unit := range existing {
+		if delete(gone, hashOf(unit)); len(gone) == 0 {
+			break
 		}
 	}
-	return n
+	return len(gone)
 }
 
 // begun reports whether the deletion of an object of the unit goes on.

@@ -27,11 +27,13 @@ const (
 type item struct {
 	// The fields that every pass reads come first, close together.
 	at     view.Name
-	group  int // index of the kind in Set.kinds
 	hash   diff.Sum
+	group  int     // index of the kind in Set.kinds
+	number int     // index in Set.items, plus one; 0: it is not one of these
+	handed *handed // nil: no field is handed over
+	policy ObjectPolicy
 	after  []ID // its dependencies
 	rank   rank
-	policy ObjectPolicy
 	id     ID
 	kind   schema.GroupVersionKind
 	body   wire.Body // with the owner's labels and the hash annotation
@@ -40,7 +42,6 @@ type item struct {
 	placed bool        // rank is final
 	static bool        // its metadata shows its readiness
 	left   diff.Ignore // the fields that are left to others
-	handed *handed     // nil: no field is handed over
 }
 
 // handed are fields of an object that the set states, and that a controller had before and

@@ -93,13 +93,14 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 	s.items = slices.DeleteFunc(s.items, func(it item) bool { return s.ids[it.id] != applicable })
 	errs = append(errs, s.order(), s.handOver())
 	s.number()
+	s.hints.Store(newHints(len(s.kinds), len(s.items)))
 	if s.parent != nil {
 		s.members = s.findMembers()
 	}
 	return s, errors.Join(errs...)
 }
 
-// number gives each item the index of its kind, and of the kind that has its fields.
+// number gives each item its indexes: its own, that of its kind, and of the kind that has its fields.
 func (s *Set) number() {
 	index := map[schema.GroupKind]int{}
 	of := func(kind schema.GroupKind) int {
@@ -113,8 +114,14 @@ func (s *Set) number() {
 	}
 	for i := range s.items {
 		it := &s.items[i]
+		it.number = i + 1
 		if it.group = of(it.id.GroupKind()); it.handed != nil {
 			it.handed.group = of(it.handed.by.GroupKind())
+		}
+		if last := len(s.runs) - 1; last >= 0 && s.runs[last].group == it.group {
+			s.runs[last].end = i + 1
+		} else {
+			s.runs = append(s.runs, run{it.group, i, i + 1})
 		}
 	}
 }

@@ -24,6 +24,7 @@ type pass struct {
 	live    *Live
 	set     *Set
 	kinds   []*view.Kind // by item.group
+	hints   []view.Hint  // by the index of the item
 	done    func()       // ends the use of the kinds
 	now     time.Time
 	parent  *item // the ApplySet's parent; nil: there is none
@@ -41,6 +42,7 @@ func (a *Applier) begin(ctx context.Context, set *Set) (*pass, error) {
 	}
 	p := &pass{applier: a, live: a.Live, set: set, now: time.Now()}
 	p.kinds, p.done = a.use(set)
+	p.hints = set.hintsOf(p.kinds)
 	waitReady(ctx, p.kinds)
 	if set.parent != nil {
 		_ = a.Live.trace(ctx) // a prune returns the error
@@ -115,7 +117,7 @@ func (p *pass) decide(it *item) verdict {
 		return verdict{action: Waiting, err: err}
 	}
 	k := p.kinds[it.group]
-	v := verdict{look: k.Look(it.at)}
+	v := verdict{look: k.LookAt(it.at, p.hint(it))}
 	r := &v.look.Record
 	switch {
 	case v.look.State != view.Served:
@@ -180,6 +182,14 @@ func (p *pass) recall(k *view.Kind, it *item, r *view.Record) bool {
 	return k.Remember(it.at, r.Observed(), it.hash)
 }
 
+// hint returns the hint of an item, nil if it is none of the set's.
+func (p *pass) hint(it *item) *view.Hint {
+	if it.number == 0 {
+		return nil
+	}
+	return &p.hints[it.number-1]
+}
+
 // blocked returns an error if a requirement of the object was not applied in this pass:
 // its namespace, a dependency, or a policy that isolates it.
 func (p *pass) blocked(it *item) error {
@@ -219,11 +229,11 @@ func (p *pass) scopeError(it *item, mapping *meta.RESTMapping) error {
 	}
 	namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace
 	switch {
-	case namespaced && it.id.Namespace == "":
+	case namespaced && it.at.Namespace() == "":
 		return fmt.Errorf("metadata.namespace is required: %s is namespaced", it.id.Kind)
-	case !namespaced && it.id.Namespace != "":
+	case !namespaced && it.at.Namespace() != "":
 		return fmt.Errorf("metadata.namespace is %q; leave it out: %s is cluster-scoped", it.id.Namespace, it.id.Kind)
-	case it.id.Namespace != "" && len(p.live.Namespaces) > 0 && !slices.Contains(p.live.Namespaces, it.id.Namespace):
+	case len(p.live.Namespaces) > 0 && it.id.Namespace != "" && !slices.Contains(p.live.Namespaces, it.id.Namespace):
 		return fmt.Errorf("metadata.namespace is %q, which is not in Live.Namespaces %q", it.id.Namespace, p.live.Namespaces)
 	default:
 		return nil
@@ -247,6 +257,7 @@ func (p *pass) parentItem() (item, members, error) {
 		r.applySet.source, r.applySet.next, r.applySet.partial, r.applySet.item = parent, next, partial, it
 	}
 	it := r.applySet.item
+	it.number = 0
 	it.group = max(0, slices.Index(p.set.kinds, it.id.GroupKind()))
 	return it, next, nil
 }

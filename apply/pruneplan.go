@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
 )
 
@@ -26,6 +27,7 @@ type prunePlan struct {
 	unseen    []unseen
 	pending   int
 	remaining int // objects whose deletion is accepted already
+	owned     int // objects of an owner without parts that may be deleted, if no set states them
 	// orphan selects those that are released; propagation is what is to happen to the objects
 	// of the others, empty for the default. An approval is for both.
 	orphan      func(Observed) bool
@@ -48,6 +50,13 @@ func (g absence) due(o *Observed, options PruneOptions, now time.Time) bool {
 		grace = options.Grace(o.ID.GroupKind())
 	}
 	return g.passes >= grace.Passes && now.Sub(g.since) >= grace.Age
+}
+
+// count counts an object of an owner without parts.
+func (d *prunePlan) count(r *view.Record) {
+	if !r.Pruned() && !r.Deleting() && !r.Unowned() {
+		d.owned++
+	}
 }
 
 // must is the precondition of a deletion.

@@ -25,10 +25,12 @@ type Set struct {
 	options  SetOptions
 	items    []item             // by rank, then by ID
 	kinds    []schema.GroupKind // of the items, each once
-	ids      map[ID]membership  // every stated object
-	members  members            // for the ApplySet
-	empty    bool               // nothing is stated, except perhaps an ApplySet
-	parent   *applySetParent    // of the ApplySet; nil: there is none
+	runs     []run              // of the items, by kind
+	hints    atomic.Pointer[hints]
+	ids      map[ID]membership // every stated object
+	members  members           // for the ApplySet
+	empty    bool              // nothing is stated, except perhaps an ApplySet
+	parent   *applySetParent   // of the ApplySet; nil: there is none
 	part     view.Part
 	accepted atomic.Pointer[acceptance]
 	// nameless is whether an object with an unknown ID was left out: then no object
@@ -203,4 +205,29 @@ func (s *Set) ranks() iter.Seq[[]item] {
 			start = end
 		}
 	}
+}
+
+// hintsOf returns the hints for these views of the set's kinds. The items of a set lie one after the
+// other, and so do their records: with hints a pass over a million objects reads memory in order.
+func (s *Set) hintsOf(kinds []*view.Kind) []view.Hint {
+	found := s.hints.Load()
+	for {
+		found.once.Do(func() { copy(found.kinds, kinds) })
+		if slices.Equal(found.kinds, kinds) {
+			return found.items
+		}
+		found = newHints(len(s.kinds), len(s.items)) // those before are of another Live
+		s.hints.Store(found)
+	}
+}
+
+// kindsOf returns the views of the set's kinds, nil for one that is not among all.
+func (s *Set) kindsOf(all []*view.Kind) []*view.Kind {
+	kinds := make([]*view.Kind, len(s.kinds))
+	for i, kind := range s.kinds {
+		if at := slices.IndexFunc(all, func(v *view.Kind) bool { return v.GroupKind() == kind }); at >= 0 {
+			kinds[i] = all[at]
+		}
+	}
+	return kinds
 }

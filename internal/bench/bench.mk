@@ -4,7 +4,7 @@ BENCH ?= .
 BENCHFLAGS ?=
 # Modules of their own: what the peers require must not decide what we are built with.
 BENCHES = $(addprefix internal/bench/,peers wrangler sync kine pool agentjob)
-.PHONY: sizes profiles bench bench-build bench-apply bench-cli bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle rooms record pictures
+.PHONY: sizes profiles bench bench-build bench-apply bench-growth bench-cli bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle rooms record pictures
 
 PATTERNS ?= ./... ./cmd/... ./cloud/aws/... ./statesync/sqlstore/... ./reconcile/controllerruntime/... ./reconcile/operatormetrics/... ./reconcile/simtest/upstream/... ./examples/...
 rooms: ## Count how the files of each package use one another: floors, references that run up, groups that all reach each other (PATTERNS=./apply)
@@ -32,6 +32,9 @@ bench-build: kube ## Build the comparison of package apply with its peers (minut
 
 bench-apply: bench-build ## Measure package apply beside its peers on one kube-apiserver; BENCHFLAGS=-help
 	bin/bench -operator bin/operator -wrangler bin/bench-wrangler $(BENCHFLAGS)
+
+bench-growth: bench-build ## Measure what package apply costs for each of 1,000 to 1,000,000 objects, and of 100 to 100,000 parents, in a process for each (a quarter of an hour; BENCHFLAGS='-grown-to 100000' for less)
+	bin/bench -stages growth $(BENCHFLAGS)
 
 bench-cli: kube helm ## Measure the program trueup beside kubectl and helm, and kapp with BENCHFLAGS='-kapp PROGRAM' (ten minutes); BENCHFLAGS=-help
 	$(WORK) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/trueup ./cmd/trueup

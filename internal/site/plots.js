@@ -71,6 +71,15 @@ const plots = [
 		series: [[ours, "trueup_cpu_per_delivery_"], ["go-control-plane", "controlplane_cpu_per_delivery_"]],
 	},
 	{
+		file: "growth", title: "What an object costs among more of them", kind: "line", logarithmic: true,
+		under: "CPU for each object, logarithmic; lower is better, level: it does not grow",
+		along: "objects", at: [1000, 10000, 100000, 1000000],
+		series: [
+			["flux ssa, pass at rest", "growth_flux_sweep_us_", [1000, 10000]], ["trueup, first pass with its lists", "growth_restart_us_"],
+			["trueup, prune of one in a thousand", "growth_prune_us_"], ["trueup, pass at rest", "growth_sweep_us_"],
+		],
+	},
+	{
 		file: "stalled-writer", title: "Commit to reader while one writer does not commit for 4 s",
 		under: "p50 and p99, logarithmic; left is better", kind: "dots",
 		rows: [
@@ -130,27 +139,37 @@ function spec(plot, figures) {
 		autosize: { type: "fit-x", contains: "padding" }, padding: { left: 8, right: 12, top: 8, bottom: 8 },
 	};
 	if (plot.kind === "line") {
-		const values = plot.series.flatMap(([name, prefix]) => plot.at.map((at) => {
+		const values = plot.series.flatMap(([name, prefix, sizes = plot.at]) => sizes.map((at) => {
 			const { values: [value], unit } = figures.get(prefix + at);
-			return { name, at, value, text: `${value.toLocaleString("en")} ${steps[unit][0]}`, own: name === ours };
+			return {
+				name, at, value, text: `${value.toLocaleString("en")} ${steps[unit][0]}`, own: name.startsWith(ours), last: at === sizes.at(-1),
+				named: at === (plot.logarithmic ? sizes[0] : sizes.at(-1)), lowest: prefix === plot.series.at(-1)[1],
+			};
 		}));
-		const x = {
-			field: "at", type: "quantitative", axis: { title: plot.along, values: plot.at, grid: false, format: ",d" },
-			scale: { domain: [0, plot.at.at(-1) * 1.25], nice: false },
-		};
-		const y = { field: "value", type: "quantitative", axis: { title: "µs", tickCount: 4 } };
 		const last = plot.at.at(-1);
+		const x = {
+			field: "at", type: "quantitative", axis: { title: plot.along, values: plot.at, grid: false, format: ",d", ...(plot.logarithmic ? { labelOverlap: false } : {}) },
+			scale: plot.logarithmic ? { type: "log", domain: [plot.at[0] / 1.5, last * 4], nice: false } : { domain: [0, last * 1.25], nice: false },
+		};
+		const y = {
+			field: "value", type: "quantitative", axis: { title: "µs", tickCount: 4, ...(plot.logarithmic ? { format: "~g" } : {}) },
+			...(plot.logarithmic ? { scale: { type: "log" } } : {}),
+		};
+		// Of a logarithmic plot the names stand at the beginning: above the line, that of the lowest below it.
+		const names = (filter, dy) => ({
+			transform: [{ filter }], mark: { type: "text", align: plot.logarithmic ? "left" : "right", dy, fontSize: 13, fill: colour.ink },
+			encoding: { text: { field: "name" } },
+		});
 		return {
 			...base, height: 220, data: { values }, encoding: { x, y },
 			layer: [
 				{ mark: { type: "line", strokeWidth: 2.5 }, encoding: { detail: { field: "name" }, color: ownColour } },
 				{ mark: { type: "point", filled: true, size: 60, opacity: 1 }, encoding: { color: ownColour } },
+				...(plot.logarithmic
+					? [names("datum.named && !datum.lowest", -12), names("datum.named && datum.lowest", 18)]
+					: [names("datum.named", -12)]),
 				{
-					transform: [{ filter: `datum.at === ${last}` }], mark: { type: "text", align: "right", dy: -12, fontSize: 13, fill: colour.ink },
-					encoding: { text: { field: "name" } },
-				},
-				{
-					transform: [{ filter: `datum.at === ${last}` }], mark: { type: "text", align: "left", dx: 8, fontSize: 13, fill: colour.ink },
+					transform: [{ filter: "datum.last" }], mark: { type: "text", align: "left", dx: 8, fontSize: 13, fill: colour.ink },
 					encoding: { text: { field: "text" } },
 				},
 			],
@@ -221,7 +240,7 @@ async function draw(plot, figures) {
 	return svg.replace(/^(<svg[^>]*)>/, `$1 role="img">\n<title>${escaped(plot.title)}, ${escaped(plot.under)}</title>\n${style}\n`) + "\n";
 }
 
-const needed = (plot) => plot.rows?.flatMap(([, ...of]) => of) ?? plot.series.flatMap(([, prefix]) => plot.at.map((at) => prefix + at));
+const needed = (plot) => plot.rows?.flatMap(([, ...of]) => of) ?? plot.series.flatMap(([, prefix, at = plot.at]) => at.map((n) => prefix + n));
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
 	const figures = read(readFileSync(from, "utf8"));

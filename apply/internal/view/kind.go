@@ -31,6 +31,7 @@ type Kind struct {
 	mu        sync.RWMutex
 	mapping   *meta.RESTMapping
 	records   map[Name]*Record
+	round     int32 // of Others
 	parts     parts
 	writing   map[Name]*writing
 	awaited   map[Name]map[any]func()
@@ -105,11 +106,14 @@ type Look struct {
 }
 
 // Look returns the state of an object and its kind.
-func (k *Kind) Look(n Name) Look {
+func (k *Kind) Look(n Name) Look { return k.LookAt(n, nil) }
+
+// LookAt is Look with a hint of the object, nil for none.
+func (k *Kind) LookAt(n Name, hint *Hint) Look {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	look := Look{Known: Known{k.state, k.failure()}, Mapping: k.mapping, Managed: k.managed}
-	if r := k.records[n]; r != nil {
+	if r := k.find(n, hint); r != nil {
 		look.Found, look.Record = true, *r
 	} else if l, ok := k.lost[n]; ok {
 		look.Lost, look.LostUID = l.version, l.uid.String()

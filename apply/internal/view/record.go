@@ -50,6 +50,7 @@ const (
 	deleting                      // it has a deletionTimestamp
 	strayed                       // its part label is another manager's
 	putOff                        // its next turn is put off
+	replaced                      // it is no record any more: see Hint
 )
 
 // newRecord reads the metadata of an object.

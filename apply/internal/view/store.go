@@ -1,8 +1,10 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 	"unique"
@@ -53,6 +55,11 @@ func (s sink) Replace(objects []any, version string) error {
 		}
 		listed = append(listed, m)
 	}
+	// A streamed list comes in no order. The records are made in that of a set, so that a pass over
+	// all of them reads memory in order.
+	slices.SortFunc(listed, func(a, b *metav1.PartialObjectMetadata) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	s.kind.replace(s.namespace, listed, version)
 	return nil
 }
@@ -306,12 +313,16 @@ func (k *Kind) put(n Name, old, r *Record, part string) {
 		k.parts.remove(old)
 		k.parts.add(part, n, r)
 	}
+	if old != nil {
+		old.traits |= replaced
+	}
 	k.records[n] = r
 }
 
 // drop removes the record of the object. Part remains readable.
 func (k *Kind) drop(n Name, r *Record) {
 	delete(k.records, n)
+	r.traits |= replaced
 	k.parts.remove(r)
 }
 

@@ -47,8 +47,13 @@ func (b *bench) measureWrangler(ctx context.Context) error {
 	return err
 }
 
-// child runs a program and takes over the figures that it prints.
+// child runs a program and takes over the figures that it prints, with a prefix.
 func (b *bench) child(ctx context.Context, prefix, name string, args ...string) error {
+	return b.childNamed(ctx, func(figure string) string { return prefix + figure }, name, args...)
+}
+
+// childNamed is child with names of its own for the figures.
+func (b *bench) childNamed(ctx context.Context, named func(string) string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stdout bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, os.Stderr
@@ -57,7 +62,7 @@ func (b *bench) child(ctx context.Context, prefix, name string, args ...string) 
 	}
 	for lines := bufio.NewScanner(&stdout); lines.Scan(); {
 		if f, ok := benchfigures.Parse(lines.Text()); ok {
-			b.book.Add(prefix+f.Name, f.Value, f.Unit)
+			b.book.Add(named(f.Name), f.Value, f.Unit)
 		}
 	}
 	return nil

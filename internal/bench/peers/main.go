@@ -33,16 +33,19 @@ type bench struct {
 	*world
 	book benchfigures.Book
 
-	objects  int // of trueup, in the sweep
-	peers    int // objects of each peer, at rest
-	created  int // objects of each contender in a round of creations
-	edits    int
-	watched  int // objects in memory
-	parents  int // of each operator, with ten children each
-	rounds   int
-	operator string // the program that is measured, if any
-	wrangler string // the program that measures it, if any
-	stages   []string
+	objects   int // of trueup, in the sweep
+	peers     int // objects of each peer, at rest
+	created   int // objects of each contender in a round of creations
+	edits     int
+	watched   int // objects in memory
+	parents   int // of each operator, with ten children each
+	rounds    int
+	grownTo   int    // objects at the most, in the stage growth
+	grownReal int    // of these on the real server
+	profiles  string // a folder for profiles of that stage
+	operator  string // the program that is measured, if any
+	wrangler  string // the program that measures it, if any
+	stages    []string
 }
 
 func run(ctx context.Context) error {
@@ -53,16 +56,30 @@ func run(ctx context.Context) error {
 	flag.IntVar(&b.edits, "edits", 300, "foreign edits that are repaired")
 	flag.IntVar(&b.watched, "watched", 100_000, "objects watched when memory is measured; 0 leaves it out")
 	flag.IntVar(&b.parents, "parents", 1_000, "parents of each operator, with ten children each")
+	flag.IntVar(&b.grownTo, "grown-to", 1_000_000, "objects at the most in the stage growth: 1000, 10000, 100000 or 1000000")
+	flag.IntVar(&b.grownReal, "grown-real", 10_000, "objects at the most in the stage growth on the real server")
+	flag.StringVar(&b.profiles, "grown-profiles", "", "a folder that the stage growth writes CPU profiles of each size to")
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of which the median is taken")
 	flag.StringVar(&b.operator, "operator", "", "the program built from examples/operator; empty leaves it out")
 	flag.StringVar(&b.wrangler, "wrangler", "", "the program built from internal/bench/wrangler; empty leaves it out")
 	stages := flag.String("stages", "rest,create,drift,parts,embedded,operator,wrangler,memory", "what to measure")
 	hold := flag.String("hold", "", "for internal use: hold objects in memory and report")
 	address := flag.String("address", "", "for internal use: the server of the objects to hold")
+	growth := flag.String("growth", "", "for internal use: what to measure, or to serve, of one size")
+	growthN := flag.Int("growth-n", 0, "for internal use: the size")
+	growthAt := flag.String("growth-at", "", "for internal use: the address of the server, or a kubeconfig")
+	growthServe := flag.String("growth-serve", "", "for internal use: the file with the samples to serve")
+	growthProfiles := flag.String("growth-profiles", "", "for internal use: the beginning of the names of the profiles")
 	flag.Parse()
 
 	log.SetLogger(logr.Discard()) //nolint:forbidigo // where controller-runtime and flux log
 	klog.SetLogger(logr.Discard())
+	switch {
+	case *growthServe != "":
+		return serveGrowth(ctx, *growth, *growthServe, *growthN)
+	case *growth != "":
+		return growthChild(ctx, *growth, *growthAt, *growthN, *growthProfiles)
+	}
 	if *hold != "" {
 		return holdObjects(ctx, *hold, *address, b.watched)
 	}
@@ -118,6 +135,8 @@ func (b *bench) stage(ctx context.Context, name string) error {
 		return b.measureWrangler(ctx)
 	case "memory":
 		return b.memory(ctx)
+	case "growth":
+		return b.growth(ctx)
 	default:
 		return errors.New("no such stage")
 	}

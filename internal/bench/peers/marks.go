@@ -19,6 +19,9 @@ import (
 // marks are what trueup is measured by. The hard ones are exact and must hold on
 // any machine; times depend on it, and are told as they are.
 func (b *bench) marks() []benchfigures.Mark {
+	if len(b.stages) == 1 && b.runs("growth") {
+		return b.growthMarks()
+	}
 	n := fmt.Sprintf("%d", b.objects)
 	each := func(figure string, whose ...string) []string {
 		for i := range whose {

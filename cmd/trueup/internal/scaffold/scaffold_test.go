@@ -89,19 +89,19 @@ func TestThePluralIsTheOneThatWasGiven(t *testing.T) {
 func TestWhatIsWrongIsNamedByItsFlag(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]scaffold.Project{
-		"--module: is missing":                                                             {Kind: "Site"},
-		`--module: is "https://x/y", must be`:                                              {Module: "https://x/y", Kind: "Site"},
-		`--module: is "example.com/Sites", must end`:                                       {Module: "example.com/Sites", Kind: "Site"},
-		"--kind: is missing":                                                               {Module: "example.com/sites"},
-		`--kind: is "site", must be a capital`:                                             {Module: "example.com/sites", Kind: "site"},
-		`--kind: is "Web_Site", must be a capital`:                                         {Module: "example.com/sites", Kind: "Web_Site"},
-		`--kind: is "Service", must not be a kind`:                                         {Module: "example.com/sites", Kind: "Service"},
-		`--kind: is "TestBed", must not begin`:                                             {Module: "example.com/sites", Kind: "TestBed"},
-		`--plural: is "Boxes", must be the plural of the kind in lower case, such as boxs`: {Module: "example.com/sites", Kind: "Box", Plural: "Boxes"},
-		`--plural: is "box", must be the plural`:                                           {Module: "example.com/sites", Kind: "Box", Plural: "box"},
-		`--group: is "example", must be a DNS`:                                             {Module: "example.com/sites", Kind: "Site", Group: "example"},
-		`--group: is "Example.com", must be a DNS`:                                         {Module: "example.com/sites", Kind: "Site", Group: "Example.com"},
-		`--group: is "apps.k8s.io", must be a domain of`:                                   {Module: "example.com/sites", Kind: "Site", Group: "apps.k8s.io"},
+		"--module: is missing":                           {Kind: "Site"},
+		`--module: is "https://x/y", must be`:            {Module: "https://x/y", Kind: "Site"},
+		`--module: is "example.com/Sites", must end`:     {Module: "example.com/Sites", Kind: "Site"},
+		"--kind: is missing":                             {Module: "example.com/sites"},
+		`--kind: is "site", must be a capital`:           {Module: "example.com/sites", Kind: "site"},
+		`--kind: is "Web_Site", must be a capital`:       {Module: "example.com/sites", Kind: "Web_Site"},
+		`--kind: is "Service", must not be a kind`:       {Module: "example.com/sites", Kind: "Service"},
+		`--kind: is "TestBed", must not begin`:           {Module: "example.com/sites", Kind: "TestBed"},
+		`in lower case, such as boxs`:                    {Module: "example.com/sites", Kind: "Box", Plural: "Boxes"},
+		`--plural: is "box", must be the plural`:         {Module: "example.com/sites", Kind: "Box", Plural: "box"},
+		`--group: is "example", must be a DNS`:           {Module: "example.com/sites", Kind: "Site", Group: "example"},
+		`--group: is "Example.com", must be a DNS`:       {Module: "example.com/sites", Kind: "Site", Group: "Example.com"},
+		`--group: is "apps.k8s.io", must be a domain of`: {Module: "example.com/sites", Kind: "Site", Group: "apps.k8s.io"},
 	} {
 		require.ErrorContains(t, p.Check(), want)
 	}

@@ -44,6 +44,9 @@ func (b *bench) judges() {
 		{applytest.Request{Verb: "delete", Resource: "replicasets", Namespace: b.name, Name: "web"}, false},
 		{applytest.Request{Verb: "patch", Resource: "replicasets", Namespace: b.name, Name: "api"}, false},
 	} {
+		b.mu.Lock()
+		clear(b.again)
+		b.mu.Unlock()
 		b.judge(c.request)
 		require.Equal(b.t, c.wrong, len(b.misjudged()) > 0, c.request.String())
 		b.mu.Lock()

@@ -25,7 +25,7 @@ var larger = map[string]int{ //nolint:gochecknoglobals // constant
 // And nothing large is made before main, such as a pattern with a bound in the hundreds.
 func TestNoProgramHasWhatItDoesNotUse(t *testing.T) {
 	t.Parallel()
-	initialized := regexp.MustCompile(`(?m)^init github\.com/seed-9e1ffd66/trueup/(\S+) .* clock, (\d+) bytes, `)
+	initialized := regexp.MustCompile(`(?m)^init \S+/trueup/(\S+) .* clock, (\d+) bytes, `)
 	names := []string{"agentjob", "application", "controlplane", "krane", "nodepool", "shuttle", "trueup"}
 	dir := programs.Dir(t, names...)
 	for _, name := range names {

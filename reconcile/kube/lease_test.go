@@ -438,6 +438,7 @@ func TestChangesAreReportedInOrder(t *testing.T) {
 		}
 		stopB := start(t, b)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, 1, strings.Count(log.String(), "waiting, another process holds the lease"), log.String())
 		require.Regexp(t, `waiting, .* identity=b holder=a`, log.String())
 		require.NoError(t, stopA())

@@ -124,6 +124,9 @@ func (w *watched) names(version string) (at statesync.Cursor) {
 		case f := <-w.frames:
 			at = f.Next()
 			return len(f.Items) == 1 && string(f.Items[0].Value) == `"`+version+`"`
+		case err := <-w.ended:
+			require.NoError(w.t, err, "the stream has ended, instead of naming %s", version)
+			return false
 		default:
 			return false
 		}

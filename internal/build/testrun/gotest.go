@@ -44,7 +44,11 @@ type batch struct {
 	skipped map[string]int // by reason
 	// untimely are the packages that were left out for want of time.
 	untimely []string
-	done     int
+	// crashed are the packages in which the runtime has crashed, which is not the program's panic. With
+	// once set they are run again, and have not failed.
+	crashed []string
+	once    bool
+	done    int
 }
 
 func newBatch(total int, report func(string), command func(pkg, test string) string) *batch {
@@ -139,10 +143,15 @@ func (b *batch) packageFailed(e event, r result) {
 		b.failed = append(b.failed, r)
 		return
 	}
+	if b.once && b.crash(e.Package) {
+		b.crashed = append(b.crashed, e.Package)
+		return
+	}
 	// A test that was running when the process ended has no end of its own.
 	for key, output := range b.output {
 		if key[0] == e.Package && key[1] != "" && slices.ContainsFunc(output, func(line string) bool {
-			return strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.HasPrefix(line, "WARNING: DATA RACE")
+			return strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.HasPrefix(line, "WARNING: DATA RACE") ||
+				strings.HasPrefix(line, "SIGSEGV: ")
 		}) {
 			b.failed = append(b.failed, result{pkg: r.pkg, test: key[1], output: output, command: b.command(e.Package, key[1])})
 		}
@@ -150,6 +159,18 @@ func (b *batch) packageFailed(e event, r result) {
 	if !slices.ContainsFunc(b.failed, func(f result) bool { return f.pkg == r.pkg }) {
 		b.failed = append(b.failed, r)
 	}
+}
+
+// crash reports whether a process ended by a signal that the runtime does not make a panic of. With Go
+// 1.26 the race detector does so if two threads run timers of one synctest bubble at the same time.
+func (b *batch) crash(pkg string) bool {
+	for key, output := range b.output {
+		at := slices.Index(output, "SIGSEGV: segmentation violation\n")
+		if key[0] == pkg && at >= 0 && at+1 < len(output) && strings.HasPrefix(output[at+1], "PC=") {
+			return true
+		}
+	}
+	return false
 }
 
 // reason returns why a test was skipped: the text of its last line.
@@ -170,7 +191,7 @@ func reason(output []string) string {
 
 // blames matches the line that an assertion, a wait of package await, the runtime or the
 // race detector begins with.
-var blames = regexp.MustCompile(`Error Trace:|^\s+\S+\.go:\d+: waited |^panic:|^WARNING: DATA RACE|^fatal error:`)
+var blames = regexp.MustCompile(`Error Trace:|^\s+\S+\.go:\d+: waited |^panic:|^WARNING: DATA RACE|^fatal error:|^SIGSEGV: `)
 
 // essence returns the lines that say why a test failed, twenty at most.
 func (r result) essence() []string {

@@ -47,6 +47,27 @@ func TestAFailureIsItsTestAndWhatItPrinted(t *testing.T) {
 	require.Equal(t, []string{"TestC", "TestA"}, []string{slowest(b.tests, 2)[0].test, slowest(b.tests, 2)[1].test})
 }
 
+// TestACrashOfTheRaceDetectorIsRunAgainOnce: a panic by the same signal is the program's.
+func TestACrashOfTheRaceDetectorIsRunAgainOnce(t *testing.T) {
+	t.Parallel()
+	for events, again := range map[string]bool{
+		`
+{"Action":"output","Package":"p","Test":"TestA","Output":"SIGSEGV: segmentation violation\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"PC=0x41c729 m=0 sigcode=1 addr=0x0\n"}
+{"Action":"fail","Package":"p","Elapsed":1}`: true,
+		`
+{"Action":"output","Package":"p","Test":"TestA","Output":"panic: runtime error: invalid memory address or nil pointer dereference\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x174e1c2]\n"}
+{"Action":"fail","Package":"p","Elapsed":1}`: false,
+	} {
+		b := newBatch(1, func(string) {}, func(string, string) string { return "" })
+		b.once = true
+		require.NoError(t, b.read(strings.NewReader(events), func() {}, func() {}))
+		require.Equal(t, again, len(b.crashed) == 1)
+		require.Equal(t, again, len(b.failed) == 0)
+	}
+}
+
 func TestAPackageThatEndsWithoutATestToBlameFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ events, test, says string }{
@@ -57,6 +78,10 @@ func TestAPackageThatEndsWithoutATestToBlameFails(t *testing.T) {
 {"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Test":"TestA","Output":"panic: oh\n"}
 {"Action":"fail","Package":"p","Elapsed":1}`, "TestA", "panic: oh"},
+		"a crash": {`
+{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"SIGSEGV: segmentation violation\n"}
+{"Action":"fail","Package":"p","Elapsed":1}`, "TestA", "SIGSEGV: segmentation violation"},
 		"a race": {`
 {"Action":"output","Package":"p","Test":"TestA","Output":"WARNING: DATA RACE\n"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"it goes on\n"}
@@ -206,9 +231,11 @@ func TestARunOfGoTestIsReported(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":         "module example.com/it\n\ngo 1.24\n",
-		"a/a_test.go":    "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) { t.Run(\"b\", func(t *testing.T) { t.Fail() }) }\n",
-		"none/none.go":   "package none\n",
+		"go.mod":       "module example.com/it\n\ngo 1.24\n",
+		"a/a_test.go":  "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) { t.Run(\"b\", func(t *testing.T) { t.Fail() }) }\n",
+		"none/none.go": "package none\n",
+		"dies/a_test.go": "package dies\n\nimport (\n\"os\"\n\"testing\"\n)\n\n" +
+			"func TestA(*testing.T) { println(\"SIGSEGV: segmentation violation\\nPC=0x1 m=0\"); os.Exit(2) }\n",
 		"late/a_test.go": "package late\n\nimport \"testing\"\n\nfunc TestMain(*testing.M) { println(\"" + untimely + "\") }\n",
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700))
@@ -234,6 +261,16 @@ func TestARunOfGoTestIsReported(t *testing.T) {
 	require.Len(t, failed, 1, "no event says so")
 	require.Contains(t, failed[0].output[0], "no-such-flag")
 	require.Equal(t, "GOFLAGS=-no-such-flag go test ./a", failed[0].command)
+
+	if race, err := goEnv(t.Context(), "CGO_ENABLED"); err != nil || race != "1" {
+		return // without a C compiler there is no race detector
+	}
+	r.test(t.Context(), step{name: "race", flags: []string{"-race"}, packages: []string{"./dies"}})
+	require.Len(t, r.batches, 4)
+	require.Empty(t, r.batches[3].failed, "the first time it may be the detector's fault")
+	require.Len(t, r.batches[2].failed, 1, "the second time it is a failure")
+	require.Equal(t, "TestA", r.batches[2].failed[0].test)
+	require.Contains(t, out.String(), "== race, again after a crash of the race detector\n")
 }
 
 func TestLogsAreKeptForADay(t *testing.T) {

@@ -51,6 +51,7 @@ type step struct {
 	env      []string // beside the machine's
 	flags    []string // beside -json
 	packages []string
+	again    bool // they were run before
 }
 
 func newRunner(ctx context.Context, name string, out io.Writer, m machine) (*runner, error) {
@@ -166,7 +167,12 @@ func (r *runner) test(ctx context.Context, s step) {
 		return shell(s.dir, s.env, append(args, pkg))
 	}
 	b := newBatch(len(s.packages), func(line string) { r.print("%s", line) }, alone)
+	b.once = !s.again && slices.Contains(s.flags, "-race")
 	err := r.events(ctx, s, b)
+	if again := s; len(b.crashed) > 0 {
+		again.name, again.packages, again.again = s.name+", again after a crash of the race detector", b.crashed, true
+		r.test(ctx, again)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.batches = append(r.batches, b)
@@ -174,7 +180,7 @@ func (r *runner) test(ctx context.Context, s step) {
 		r.untimely = append(r.untimely, s.name+" "+pkg)
 	}
 	r.steps = append(r.steps, result{test: s.name, seconds: time.Since(began).Seconds()})
-	if err != nil && len(b.failed) == 0 {
+	if err != nil && len(b.failed) == 0 && len(b.crashed) == 0 {
 		b.failed = append(
 			b.failed,
 			result{

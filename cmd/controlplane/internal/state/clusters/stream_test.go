@@ -48,7 +48,8 @@ func startStreaming(t *testing.T, open func() *clusters.Store) *streaming {
 	require.NoError(t, err)
 	s := &streaming{t: t, store: open()}
 	s.server, err = clusters.New(clusters.Config{
-		Store: s.store, Admins: tokens.Only(adminToken), Limits: shares, Heartbeat: 2 * time.Second, // a client gives up after two, also on a busy machine
+		Store: s.store, Admins: tokens.Only(adminToken), Limits: shares,
+		Heartbeat: 2 * time.Second, // a client gives up after two, also on a busy machine
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

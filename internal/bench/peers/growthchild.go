@@ -196,18 +196,7 @@ func (r *growthRun) live(ctx context.Context) (applier *apply.Applier, stop func
 	}
 	mapper, kinds := r.world.mapper()
 	live := &apply.Live{Client: client, Mapper: mapper, Owner: r.world.owner(), Kinds: kinds}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- live.Start(ctx) }()
-	stop = func() {
-		cancel()
-		<-ended
-	}
-	if err := live.WaitSynced(ctx); err != nil {
-		stop()
-		return nil, nil, err
-	}
-	return &apply.Applier{Live: live}, stop, nil
+	return synced(ctx, live)
 }
 
 // unchanged is a pass that must find everything as stated.

@@ -162,9 +162,9 @@ func TestTheServerHasTheChildrenOfEachParent(t *testing.T) {
 	}
 }
 
-func TestTheServerRefusesAsAServerDoes(t *testing.T) {
-	t.Parallel()
-	r := growing(t, 20, false)
+// clientsOf returns a client for metadata and one for whole objects.
+func clientsOf(t *testing.T, r *growthRun) (metadata.Interface, dynamic.Interface) {
+	t.Helper()
 	client, err := metadata.NewForConfig(r.config)
 	if err != nil {
 		t.Fatal(err)
@@ -173,6 +173,13 @@ func TestTheServerRefusesAsAServerDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return client, dyn
+}
+
+func TestTheServerRefusesAsAServerDoes(t *testing.T) {
+	t.Parallel()
+	r := growing(t, 20, false)
+	client, dyn := clientsOf(t, r)
 	secrets := r.world.forms[1].kind.GroupVersion().WithResource("secrets")
 	at, whole := client.Resource(secrets).Namespace("ns-01"), dyn.Resource(secrets).Namespace("ns-01")
 	live, err := whole.Get(t.Context(), "login-0000015", metav1.GetOptions{})
@@ -229,14 +236,7 @@ func TestTheServerRefusesAsAServerDoes(t *testing.T) {
 func TestAWatchShowsEachObjectOnceAndThenWhatChanges(t *testing.T) {
 	t.Parallel()
 	r := growing(t, 2035, false)
-	client, err := metadata.NewForConfig(r.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dyn, err := dynamic.NewForConfig(r.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client, dyn := clientsOf(t, r)
 	services := r.world.forms[2].kind.GroupVersion().WithResource("services")
 	yes, from := true, ""
 	for _, open := range []func(metav1.ListOptions) (watch.Interface, error){

@@ -116,6 +116,11 @@ func startParts(ctx context.Context, config *rest.Config) (applier *apply.Applie
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(kind, meta.RESTScopeNamespace)
 	live := &apply.Live{Client: client, Mapper: mapper, Owner: partsOwner(), Kinds: []schema.GroupVersionKind{kind}}
+	return synced(ctx, live)
+}
+
+// synced starts a view and waits until it is complete. stop ends it.
+func synced(ctx context.Context, live *apply.Live) (applier *apply.Applier, stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- live.Start(ctx) }()

@@ -100,7 +100,7 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 	return s, errors.Join(errs...)
 }
 
-// number gives each item its indexes: its own, that of its kind, and of the kind that has its fields.
+// number sets the indexes of each item: its own, and those of its kind and of the kind that has its handed-over fields.
 func (s *Set) number() {
 	index := map[schema.GroupKind]int{}
 	of := func(kind schema.GroupKind) int {

@@ -280,7 +280,7 @@ func (c *cost) command(ctx context.Context) (string, error) {
 	return "beside kubectl, and helm if given", nil
 }
 
-// run runs a command to its end, and returns the milliseconds and those of its CPU.
+// run executes a command until it ends. It returns its wall time and its CPU time, both in milliseconds.
 func (c *cost) run(ctx context.Context, path string, args ...string) (took, cpu float64, err error) {
 	command := exec.CommandContext(ctx, path, args...)
 	// The demo's own folder: no cache of discovery from another cluster.

@@ -203,7 +203,7 @@ func (c *cost) profileCommand(ctx context.Context) error {
 	return nil
 }
 
-// draw makes a flame graph of each profile, a page that needs nothing else: that of pprof's own server.
+// draw writes a flame graph for each profile: the page of pprof's own server, as one file that loads nothing.
 func (c *cost) draw(ctx context.Context) error {
 	all, err := filepath.Glob(filepath.Join(c.profiles, "*.pprof"))
 	for _, file := range all {

@@ -55,8 +55,8 @@ func (s sink) Replace(objects []any, version string) error {
 		}
 		listed = append(listed, m)
 	}
-	// A streamed list comes in no order. The records are made in that of a set, so that a pass over
-	// all of them reads memory in order.
+	// A streamed list is unordered. The records are allocated in the order of a set's items, so that a
+	// pass over all of them reads memory sequentially.
 	slices.SortFunc(listed, func(a, b *metav1.PartialObjectMetadata) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})

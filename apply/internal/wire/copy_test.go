@@ -75,7 +75,7 @@ func grown(random *rand.Rand, depth int) any {
 	return object
 }
 
-// TestACopySharesNothing: the caller may go on to change the object.
+// TestACopySharesNothing, because the caller may change the object afterwards.
 func TestACopySharesNothing(t *testing.T) {
 	t.Parallel()
 	list, inner := []any{"a", map[string]any{"b": "c"}}, map[string]any{"k": "v"}

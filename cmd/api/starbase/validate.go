@@ -59,7 +59,7 @@ type form struct {
 
 func short(most int, pattern string) form { return form{most, regexp.MustCompile(pattern)} }
 
-// MatchString is that of regexp.Regexp.
+// MatchString reports whether the text is short enough and matches the pattern.
 func (f form) MatchString(text string) bool {
 	return len(text) <= f.most && f.pattern.MatchString(text)
 }

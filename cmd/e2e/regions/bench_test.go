@@ -375,8 +375,8 @@ func (b *bench) judge(r applytest.Request) applytest.Fault {
 	return applytest.Fault{}
 }
 
-// unknown is for how long an agent may go on with the deletion of what is wanted again: its requests are on
-// their way when the control plane is told. Each names the UID of the object that was not wanted.
+// unknown is how long after a deployment is wanted again an agent may still send deletions that it decided
+// before. Each has the UID of the object that was not wanted as its precondition.
 const unknown = 2 * time.Second
 
 // belongs reports whether the request is about an object of the resource.

@@ -341,7 +341,8 @@ func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
 
 			numbers := filepath.Join(t.TempDir(), "numbers.yaml")
 			require.NoError(t, os.WriteFile(numbers, []byte("settings: {WHOLE: 483183819, HALF: 1.5, SWITCH: true}"), 0o600))
-			out, err = helmtest.Run(t, nil, append(args, "--set", "image.tag=v1,podLabels.team=a,podAnnotations.x=y,nodeSelector.pool=p,priorityClassName=high",
+			out, err = helmtest.Run(t, nil, append(args,
+				"--set", "image.tag=v1,podLabels.team=a,podAnnotations.x=y,nodeSelector.pool=p,priorityClassName=high",
 				"--set", "imagePullSecrets[0].name=registry,tolerations[0].operator=Exists,env[0].name=MORE", "--set-string", "env[0].value=1",
 				"--set", "resources.limits.memory=1Gi,settings.GOMEMLIMIT=null,image.pullPolicy=Never", "--values", numbers)...)
 			require.NoError(t, err)
@@ -369,7 +370,8 @@ func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
 			}
 			for wrong, named := range map[string]string{
 				"setings.A=b": "setings", "image.tagg=v1": "tagg", "image.pullPolicy=Sometimes": "pullPolicy", "settings.A.B=c": "/settings/A",
-				"settings.a-b=c": "a-b", "podLabels.team=1": "/podLabels/team", "env[0].nam=A": "nam", "imagePullSecrets[0]=registry": "imagePullSecrets",
+				"settings.a-b=c": "a-b", "podLabels.team=1": "/podLabels/team", "env[0].nam=A": "nam",
+				"imagePullSecrets[0]=registry": "imagePullSecrets",
 			} {
 				_, err = helmtest.Run(t, nil, append(args, "--set", wrong)...)
 				require.ErrorContains(t, err, "don't meet the specifications of the schema", wrong)

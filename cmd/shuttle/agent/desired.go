@@ -45,18 +45,12 @@ func (d *desired) confirm() {
 	d.answered, d.confirmed, d.fresh, d.outdated = true, true, false, false
 }
 
-// received notes that another state has come, which is about to be accepted or refused.
+// received notes that another state has come. Nothing is deleted until it is accepted, or a later answer
+// confirms the current one.
 func (d *desired) received() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.outdated = true
-}
-
-// refused notes that the state that has come is not newer than the current one.
-func (d *desired) refused() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.outdated = false
 }
 
 // names reports whether a state still is the newest that has come: a pass that takes long may not delete
@@ -141,7 +135,6 @@ func (p *puller) accept(ctx context.Context, state *starbase.DesiredState) error
 	p.desired.received()
 	otherEpoch, err := p.newest.reach(ctx, state)
 	if refused, ok := errors.AsType[*starbase.RefusedError](err); ok {
-		p.desired.refused()
 		return p.client.of(desiredState, refused)
 	}
 	if err != nil {

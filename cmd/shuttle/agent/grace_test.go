@@ -128,6 +128,19 @@ func TestAPassDeletesNothingOnceANewerStateHasCome(t *testing.T) {
 		p.desired.confirm()
 		p.pass()
 		require.Equal(t, 1, p.count("deployments"), "one that is refused is not newer")
+
+		p.accept(p.state(3, "web", "api"))
+		p.pass()
+		without = p.state(4, "web", "api")
+		without.Services[0].Image, without.Services[1].Deleted = "example.com/web:3", true
+		p.accept(without)
+		p.during = func() {
+			p.during = nil
+			p.accept(p.state(5, "web", "api"))
+		}
+		p.pass()
+		require.Nil(t, p.during, "it has come")
+		require.Equal(t, 2, p.count("deployments"), "it is accepted")
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
@@ -64,9 +65,9 @@ func countFailing(ctx context.Context, tx *db.Tx) (map[string]*Health, error) {
 }
 
 // objectQueries select the resources of a region, as [scanResource] reads them: those that fail,
-// and all that are wanted. The first ? is the region, the second how many.
+// and all that are wanted. The last ? is how many, each other one is the region.
 var objectQueries = []string{ //nolint:gochecknoglobals // never written to
-	resourceRows[deployments] + ` AND d.id IN (SELECT deployment_id FROM instances WHERE region_id = t.region_id AND status = 'failed')
+	resourceRows[deployments] + ` AND d.id IN (SELECT deployment_id FROM instances WHERE region_id = ? AND status = 'failed')
 		ORDER BY 2 LIMIT ?`,
 	resourceRows[sentinels] + ` AND health = 'unhealthy' ORDER BY 2 LIMIT ?`,
 	resourceRows[deployments] + ` ORDER BY 2 LIMIT ?`,
@@ -86,7 +87,8 @@ func (s *Store) Objects(ctx context.Context, regionID string, limit int) (list [
 		}
 		count := map[string]int{}
 		for _, query := range objectQueries {
-			rows, err := tx.QueryContext(ctx, query, regionID, limit+1)
+			args := append(slices.Repeat([]any{regionID}, strings.Count(query, "?")-1), limit+1)
+			rows, err := tx.QueryContext(ctx, query, args...)
 			found, err := db.Collect(rows, err, scanResource)
 			if err != nil {
 				return err

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,9 +57,6 @@ func TestALostAnswerIsNoSecondLaunch(t *testing.T) {
 	require.Len(t, tokens, 2, "one for each subnet")
 	require.Empty(t, b.read().Status.Launches)
 }
-
-// longestPause is how long a pool whose cloud failed waits: a minute, spread by up to a fifth.
-const longestPause = time.Minute + time.Minute/5
 
 // TestWhileTheCloudIsAwayNothingChanges is D14, and D15 after it: the calls of all pools
 // stay within one bucket while EC2 throttles.

@@ -51,6 +51,8 @@ func (p *virtualProvider) call(ctx context.Context, c cloudtest.Call, do func() 
 		lost, throttled := w.Lasts(loseFromCloud) && dice.IntN(2) == 0, w.Lasts(throttleCloud)
 		v.Cloud.Fault = func(cloudtest.Call) cloudtest.Fault {
 			switch {
+			case v.Away != nil:
+				return cloudtest.Fault{Err: v.Away}
 			case throttled:
 				return cloudtest.Fault{Err: &cloud.RateLimitError{RetryAfter: 5 * time.Second}}
 			case lost:

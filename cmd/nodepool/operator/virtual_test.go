@@ -42,6 +42,8 @@ type virtualCloud struct {
 	Habit func(booted) habit
 	// Announced is what the cloud announces, for a program that reads it.
 	Announced announcements
+	// Away is the error of every call of a program while it is set: the cloud does nothing.
+	Away error
 	// OnCall is called before each call of a program that the cloud carries out, with what
 	// it names. Default nil.
 	OnCall func(w *simtest.World, c cloudtest.Call)

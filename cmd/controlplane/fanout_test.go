@@ -29,21 +29,45 @@ import (
 
 // BenchmarkFanout has regions follow the program while an administrator writes, each with
 // the reader of krane and a connection of its own, and prints what each write took from
-// the request to the region, the lost changes, and what a stream costs the program.
+// the request to the region, the lost changes, and what a stream costs the program: 500 streams on
+// SQLite, then 100, 1,000 and 10,000 on two replicas with PostgreSQL of which one is killed, and what
+// a stream costs with the most of them against the fewest. TRUEUP_STREAMS is the most; default 10,000.
 func BenchmarkFanout(b *testing.B) {
 	program := binary(b)
+	most := 10_000
+	if text := os.Getenv("TRUEUP_STREAMS"); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(b, err, "TRUEUP_STREAMS")
+		most = n
+	}
 	for b.Loop() {
-		sqlite := fanout{program: program, database: filepath.Join(b.TempDir(), "trueup.db"), replicas: 1, streams: 500}
+		sqlite := fanout{program: program, database: filepath.Join(b.TempDir(), "trueup.db"), replicas: 1, streams: min(500, most)}
 		sqlite.run(b, "fanout")
-		server := pgtest.Start(b, pgtest.Options{})
-		killed := fanout{program: program, database: server.Database(b), replicas: 2, streams: 5000, kill: true}
-		killed.run(b, "fanout_postgres")
+		var costs []cost
+		for _, streams := range []int{100, 1000, 10_000} {
+			if streams > most {
+				break
+			}
+			server := pgtest.Start(b, pgtest.Options{})
+			killed := fanout{program: program, database: server.Database(b), replicas: 2, streams: streams, kill: true}
+			costs = append(costs, killed.run(b, fmt.Sprintf("fanout_postgres_%d", streams)))
+			server.Stop()
+		}
+		if len(costs) > 1 {
+			book, first, last := &benchfigures.Book{Out: os.Stdout}, costs[0], costs[len(costs)-1]
+			book.Add("fanout_memory_ratio", last.kib/first.kib, "ratio")
+			book.Add("fanout_cpu_ratio", last.cpu/first.cpu, "ratio")
+		}
 	}
 }
+
+// cost is what a stream takes: memory in KiB, and at rest processor time in microseconds a second.
+type cost struct{ kib, cpu float64 }
 
 const (
 	fanoutRate   = 200 // writes a second
 	fanoutLength = time.Minute
+	fanoutRest   = 20 * time.Second // before the writes: heartbeats only
 )
 
 // fanout is one measurement.
@@ -57,13 +81,20 @@ type fanout struct {
 	token     string
 	// sent and received are times of each write; zero: not yet.
 	sent, received []atomic.Int64
-	delivered      atomic.Int64
+	// of is the region of each write, and moved whether a region has lost its replica.
+	of        []int
+	moved     []bool
+	delivered atomic.Int64
 }
 
-func (f *fanout) run(b *testing.B, name string) {
+func (f *fanout) run(b *testing.B, name string) cost {
 	b.Helper()
 	many := fanoutRate * int(fanoutLength/time.Second)
 	f.sent, f.received = make([]atomic.Int64, many), make([]atomic.Int64, many)
+	f.of, f.moved = make([]int, many), make([]bool, f.streams)
+	for region := range f.moved {
+		f.moved[region] = f.kill && f.first(region) == 0
+	}
 	f.token = writeFile(b, adminToken)
 	for range f.replicas {
 		f.processes = append(
@@ -93,14 +124,31 @@ func (f *fanout) run(b *testing.B, name string) {
 	}
 	wait(b, "every stream is synced", func() bool { return int(synced.Load()) >= f.streams })
 	after := f.resident(b)
+	resting := f.processor(b)
+	time.Sleep(fanoutRest)
 	used := f.processor(b)
+	resting = used - resting
 	f.write(b)
 	wait(b, "every write has come", func() bool { return int(f.delivered.Load()) == many })
 	used = f.processor(b) - used
 	cancel()
 	followers.Wait()
-	f.report(name, float64(after-before)/float64(f.streams), used)
+	for _, p := range f.processes {
+		_ = p.command.Process.Kill() // one of them is
+	}
+	f.report(name, used)
+	c := cost{
+		kib: float64(after-before) / float64(f.streams),
+		cpu: float64(resting.Microseconds()) / fanoutRest.Seconds() / float64(f.streams) * float64(f.replicas) / float64(f.counted()),
+	}
+	book := &benchfigures.Book{Out: os.Stdout}
+	book.Add(name+"_kib_per_stream", c.kib, "KiB")
+	book.Add(name+"_rest_cpu_us_per_stream_second", c.cpu, "us")
+	return c
 }
+
+// first is the replica that the agent of a region asks first.
+func (f *fanout) first(region int) int { return region % f.replicas }
 
 // register puts the regions and returns their tokens.
 func (f *fanout) register(b *testing.B) []string {
@@ -140,9 +188,9 @@ func (f *fanout) follower(region int, token string, synced *atomic.Int64) *state
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	at := atomic.Int64{}
-	at.Store(int64(region))
+	at.Store(int64(f.first(region)))
 	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		address := f.processes[int(at.Add(1))%len(f.processes)].address // another one each time
+		address := f.processes[int(at.Add(1)-1)%len(f.processes)].address // another one each time
 		return (&net.Dialer{Timeout: time.Second}).DialContext(ctx, network, address)
 	}
 	identity := connect.WithInterceptors(signed{"Authorization": "Bearer " + token, "X-Krane-Region": fmt.Sprint("r-", region)})
@@ -180,6 +228,7 @@ func (f *fanout) write(b *testing.B) {
 			require.NoError(b, f.processes[0].command.Process.Kill())
 		}
 		region := random.IntN(f.streams)
+		f.of[n] = region
 		f.sent[n].Store(time.Now().UnixNano())
 		writers.Go(func() { f.put(b, client, region, n) })
 	}
@@ -215,23 +264,33 @@ func (f *fanout) put(b *testing.B, client *http.Client, region, n int) {
 }
 
 // report prints the figures of a run.
-func (f *fanout) report(name string, perStream float64, used time.Duration) {
+func (f *fanout) report(name string, used time.Duration) {
 	book := &benchfigures.Book{Out: os.Stdout}
-	var lags []float64
+	var lags, stayed, moved []float64
 	lost := 0
 	for n := range f.sent {
-		if at := f.received[n].Load(); at == 0 {
+		at := f.received[n].Load()
+		if at == 0 {
 			lost++
+			continue
+		}
+		lag := float64(at-f.sent[n].Load()) / 1e6
+		lags = append(lags, lag)
+		if f.moved[f.of[n]] {
+			moved = append(moved, lag)
 		} else {
-			lags = append(lags, float64(at-f.sent[n].Load())/1e6)
+			stayed = append(stayed, lag)
 		}
 	}
 	book.Add(name+"_streams", float64(f.streams), "streams")
 	book.Add(name+"_lost", float64(lost), "changes")
 	book.Add(name+"_lag_p50_ms", benchfigures.Percentile(lags, 0.5), "ms")
 	book.Add(name+"_lag_p99_ms", benchfigures.Percentile(lags, 0.99), "ms")
+	if f.kill {
+		book.Add(name+"_stayed_lag_p99_ms", benchfigures.Percentile(stayed, 0.99), "ms")
+		book.Add(name+"_moved_lag_p99_ms", benchfigures.Percentile(moved, 0.99), "ms")
+	}
 	book.Add(name+"_lag_max_ms", slices.Max(lags), "ms")
-	book.Add(name+"_kib_per_stream", perStream, "KiB")
 	book.Add(name+"_cpu_us_per_change", float64(used.Microseconds())/float64(len(f.sent)), "us")
 }
 
@@ -243,6 +302,14 @@ func (f *fanout) resident(b *testing.B) int {
 		total += memory(b, p.command.Process.Pid, "VmRSS")
 	}
 	return total
+}
+
+// counted is how many replicas processor counts.
+func (f *fanout) counted() int {
+	if f.kill {
+		return f.replicas - 1
+	}
+	return f.replicas
 }
 
 // processor returns the processor time that all replicas have used. A killed replica is not

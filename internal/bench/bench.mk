@@ -67,7 +67,7 @@ bench-snapshot: ## Measure package snapshot: encoding, memory, and what overlaps
 	$(WORK) $(GO) test -run='^$$' -bench=. ./snapshot
 	$(WORK) $(GO) test -v -count=1 -run 'RecordEachMinuteOnce|AnOutageOfAnHour' ./snapshot
 
-bench-controlplane: ## Measure the control plane with 500 streams on SQLite, then with 5,000 on two replicas with PostgreSQL, of which one is killed, at 200 writes a second; usage: a million records and a day of a cluster (a quarter of an hour)
+bench-controlplane: ## Measure the control plane at 200 writes a second with 500 streams on SQLite, then with 100 to 10,000 (TRUEUP_STREAMS) on two replicas with PostgreSQL, of which one is killed; usage: a million records and a day of a cluster (20 minutes)
 	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Fanout -benchtime=1x ./cmd/controlplane
 	TRUEUP_RECORDS=1500000 $(WORK) $(GO) test -v -count=1 -timeout 1h -run TheSumsAre ./cmd/controlplane/internal/state/usage
 	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=ADay -benchtime=1x ./cmd/controlplane/internal/state/usage

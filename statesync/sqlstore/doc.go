@@ -57,8 +57,10 @@
 //
 // After its commit a writer calls [Store.Wake], which never blocks. If another process
 // sequences, it is sent a notification, at most one at a time and in a transaction of
-// its own. [Store.Wait] adds no load: one query for each Poll, shared by all waits in
-// this process, serves those that a notification did not reach. It ends with an error
+// its own. [Store.Wait] adds little load: one query for each Poll, shared by all waits in
+// this process, serves those that a notification did not reach. A process that sequences on
+// PostgreSQL, or receives the notifications of the one that does, asks for an eighth of
+// its scopes at a time, so that each is confirmed every 2 s. Wait ends with an error
 // when that query is not answered for 5 s, or for three times Poll if that is longer:
 // no reader may mistake an old head for the newest. On PostgreSQL set Listen (see
 // package pgxlisten) for changes that other processes sequence. On SQLite they are

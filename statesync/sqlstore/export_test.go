@@ -51,3 +51,25 @@ func Sequencing(s *Store) (lock, waiting, move string) {
 	_ = s.ready()
 	return s.sql.lock, s.sql.waiting, s.sql.move
 }
+
+// Polled returns the scopes that each of the polls asks for if all are waited for.
+func Polled(scopes []string, rounds int) [][]string {
+	w := newWatcher()
+	for _, scope := range scopes {
+		w.enter(scope)
+	}
+	polls := make([][]string, rounds)
+	for n := range polls {
+		polls[n] = w.wanted(rounds)
+	}
+	return polls
+}
+
+// Rounds returns over how many polls a process spreads its scopes.
+func Rounds(s *Store, acts, listens bool) int {
+	_ = s.ready()
+	r := &running{store: s}
+	r.acts.Store(acts)
+	r.listens.Store(listens)
+	return r.rounds()
+}

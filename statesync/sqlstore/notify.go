@@ -86,8 +86,10 @@ func scopeList(scopes []string) string {
 // listen receives the notifications of other processes. Polling goes on in any case.
 func (r *running) listen(ctx context.Context) error {
 	return r.supervise(ctx, "listener", func(ctx context.Context) error {
+		defer r.listens.Store(false)
 		channels := []string{r.store.wakeChannel(), r.store.logChannel()}
 		err := r.store.Listen(ctx, channels, func() {
+			r.listens.Store(true)
 			r.store.watcher.stale(nil)
 			signal(r.store.wake)
 		}, func(channel, payload string) {

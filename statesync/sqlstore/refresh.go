@@ -18,15 +18,15 @@ func (r *running) watch(ctx context.Context) error {
 		poll := time.NewTicker(s.poll())
 		defer poll.Stop()
 		for {
-			var all bool
+			rounds := 0
 			select {
 			case <-ctx.Done():
 				return nil
 			case <-s.watcher.ask:
 			case <-poll.C:
-				all = true
+				rounds = r.rounds()
 			}
-			scopes := s.watcher.wanted(all)
+			scopes := s.watcher.wanted(rounds)
 			if len(scopes) == 0 {
 				continue
 			}
@@ -37,6 +37,19 @@ func (r *running) watch(ctx context.Context) error {
 		}
 	})
 }
+
+// rounds is over how many polls the scopes are spread. A process that sequences, or listens to the
+// one that does, learns of changes by itself: polling only confirms what it knows, and finds a
+// restored database.
+func (r *running) rounds() int {
+	if r.store.Dialect != PostgreSQL || !r.acts.Load() && !r.listens.Load() {
+		return 1
+	}
+	return max(1, min(maxRounds, int(r.store.patience()/2/r.store.poll())))
+}
+
+// maxRounds bounds how long a change is not seen whose notification is lost.
+const maxRounds = 8
 
 // found is the position of a scope, and its mark at the version of the newest mark that
 // was read.

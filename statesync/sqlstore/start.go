@@ -72,6 +72,8 @@ type running struct {
 	// acts is true while this process assigns versions: only then a Wake of another process
 	// concerns it. A standby that took one for its own would send it on, also to itself.
 	acts atomic.Bool
+	// listens is true while notifications of other processes arrive.
+	listens atomic.Bool
 	// heads are the last heads that the sequencer of this process assigned. A batch
 	// that begins below them shows a loss.
 	heads map[string]uint64

@@ -52,7 +52,9 @@ type Store struct {
 	// Package pgxlisten has one for pgx. Nil: the changes of other processes are found
 	// by polling only. Set it in all processes or in none.
 	Listen func(ctx context.Context, channels []string, listening func(), heard func(channel, payload string)) error
-	// Poll is the poll interval when no Wake or notification arrives. Zero: 250 ms.
+	// Poll is the poll interval when no Wake or notification arrives. Zero: 250 ms. On PostgreSQL
+	// with Listen a change whose notification is lost is seen within eight of them, or within half
+	// the time after which Wait fails.
 	Poll time.Duration
 	// Retention is the min time that a tombstone is kept. Zero: 7 days.
 	Retention time.Duration

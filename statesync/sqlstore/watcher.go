@@ -17,13 +17,16 @@ const lingers = time.Minute
 type watcher struct {
 	mu     sync.Mutex
 	scopes map[string]*watched
-	all    bool            // ask for all scopes
-	asked  map[string]bool // or these
-	ask    chan struct{}
+	// entered counts the scopes, and polled the polls: a poll asks for those of its turn.
+	entered, polled int
+	all             bool            // ask for all scopes
+	asked           map[string]bool // or these
+	ask             chan struct{}
 }
 
 type watched struct {
 	statesync.Position
+	turn    int // the number of the scope
 	known   bool
 	changed chan struct{} // closed, and replaced, at every change
 	waiting int
@@ -130,7 +133,8 @@ func (w *watcher) enter(scope string) *watched {
 	defer w.mu.Unlock()
 	e := w.scopes[scope]
 	if e == nil {
-		e = &watched{changed: make(chan struct{})}
+		e = &watched{turn: w.entered, changed: make(chan struct{})}
+		w.entered++
 		w.scopes[scope] = e
 	}
 	e.waiting++
@@ -230,18 +234,21 @@ func (w *watcher) stale(scopes []string) {
 	signal(w.ask)
 }
 
-// wanted returns the scopes to ask for: all with waiting callers, or those of them that
-// stale named. It drops scopes without a caller for a while.
-func (w *watcher) wanted(all bool) []string {
+// wanted returns the scopes to ask for: those with waiting callers that stale named, and for a poll
+// those whose turn it is, of that many rounds; zero rounds are no poll. It drops scopes without a
+// caller for a while.
+func (w *watcher) wanted(rounds int) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all = all || w.all
+	if rounds > 0 {
+		w.polled++
+	}
 	var scopes []string
 	for scope, e := range w.scopes {
 		switch {
 		case e.waiting == 0 && time.Since(e.used) > lingers:
 			delete(w.scopes, scope)
-		case all || w.asked[scope]:
+		case w.all, w.asked[scope], rounds > 0 && e.turn%rounds == w.polled%rounds:
 			scopes = append(scopes, scope)
 		}
 	}

@@ -34,29 +34,60 @@ func TestAnAgentThatTakesNothingIsGivenUp(t *testing.T) {
 			require.NoError(w.t, err)
 		}
 		await.Eventually(w.t, "w.at().Head == 60", func() bool { return w.at().Head == 60 })
-		u, err := url.Parse(w.url)
-		require.NoError(w.t, err)
-		conn, err := new(net.Dialer).DialContext(w.t.Context(), "tcp", u.Host)
-		require.NoError(w.t, err)
-		defer conn.Close()
-		tcp, ok := conn.(*net.TCPConn)
-		require.True(w.t, ok)
-		require.NoError(w.t, tcp.SetReadBuffer(4096))
-		message, err := proto.Marshal(&ctrlv1.WatchDeploymentsRequest{Markers: true})
-		require.NoError(w.t, err)
-		body := envelope(len(message), message)
-		_, err = fmt.Fprintf(
-			conn,
-			"POST %sWatchDeployments HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nX-Krane-Region: eu-1\r\nContent-Type: application/connect+proto\r\nConnect-Protocol-Version: 1\r\nContent-Length: %d\r\n\r\n%s",
-			service,
-			u.Host,
-			w.tokens[eu],
-			len(body),
-			body,
-		)
-		require.NoError(w.t, err)
+		w.askSlowly(true)
 		await.Eventually(w.t, `w.service.Streams("eu-1") == 1`, func() bool { return w.service.Streams("eu-1") == 1 })
 		await.Eventually(w.t, `w.service.Streams("eu-1") == 0`, func() bool { return w.service.Streams("eu-1") == 0 })
+	})
+}
+
+// askSlowly asks for a stream on a connection of its own, and reads nothing. Without sends it keeps the
+// request itself for later.
+func (w *world) askSlowly(sends bool) {
+	w.t.Helper()
+	u, err := url.Parse(w.url)
+	require.NoError(w.t, err)
+	conn, err := new(net.Dialer).DialContext(w.t.Context(), "tcp", u.Host)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = conn.Close() })
+	tcp, ok := conn.(*net.TCPConn)
+	require.True(w.t, ok)
+	require.NoError(w.t, tcp.SetReadBuffer(4096))
+	message, err := proto.Marshal(&ctrlv1.WatchDeploymentsRequest{Markers: true})
+	require.NoError(w.t, err)
+	body := envelope(len(message), message)
+	length := len(body)
+	if !sends {
+		body = nil
+	}
+	_, err = fmt.Fprintf(
+		conn,
+		"POST %sWatchDeployments HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nX-Krane-Region: eu-1\r\nContent-Type: application/connect+proto\r\nConnect-Protocol-Version: 1\r\nContent-Length: %d\r\n\r\n%s",
+		service,
+		u.Host,
+		w.tokens[eu],
+		length,
+		body,
+	)
+	require.NoError(w.t, err)
+}
+
+// TestSlowAgentsKeepNoOtherFromItsStream has ten agents that do not send their request, and ten that
+// do not read: each is past the door that lets four streams open at a time.
+func TestSlowAgentsKeepNoOtherFromItsStream(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		for n := range 20 {
+			small := string(deployment(fmt.Sprintf("d-%d", n), "web:1"))
+			large := json.RawMessage(strings.TrimSuffix(small, "}") + `,"git_commit_message":"` + strings.Repeat("x", 900_000) + `"}`)
+			_, err := w.store.PutDeployment(w.t.Context(), eu, fmt.Sprintf("d_%d", n), regions.Wanted{State: "running", Spec: large})
+			require.NoError(w.t, err)
+		}
+		for range 10 {
+			w.askSlowly(false)
+			w.askSlowly(true)
+		}
+		await.Eventually(w.t, "ten streams are open", func() bool { return w.service.Streams("eu-1") == 10 })
+		require.NoError(w.t, w.watch(&ctrlv1.WatchDeploymentsRequest{}, func(*ctrlv1.DeploymentState) bool { return true }))
 	})
 }
 

@@ -51,6 +51,7 @@ type Service struct {
 	feed    *statesync.Server
 	gate    agents.Gate
 	opened  agents.Streams
+	door    agents.Door
 	refused refusals
 	logger  *slog.Logger
 	sent    *prometheus.CounterVec
@@ -79,7 +80,7 @@ func New(config Config) (*Service, error) {
 	}
 	store := &Store{Database: config.Database, TokenLifetime: config.TokenLifetime}
 	s := &Service{
-		store: store, feed: config.Feed,
+		store: store, feed: config.Feed, door: agents.NewDoor(),
 		gate:   agents.Gate{Scopes: store.Agents(), Shared: config.Bearer, Guard: config.Guard, Limits: config.Limits},
 		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{

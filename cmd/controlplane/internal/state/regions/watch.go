@@ -84,6 +84,11 @@ func watch[T any, P message[T]](
 	stream *connect.ServerStream[T],
 ) (err error) {
 	defer func() { err = forStream(err) }()
+	through, err := s.door.Enter(ctx) // once more: the agent has taken its time to send its request
+	if err != nil {
+		return connect.NewError(connect.CodeCanceled, err)
+	}
+	defer through()
 	c, err := s.admit(ctx, r.GetRegion())
 	if err != nil {
 		return err
@@ -115,6 +120,7 @@ func watch[T any, P message[T]](
 		ctx,
 		statesync.Watch{Scope: c.Scope, Cursor: cursor, Collections: []string{collection}},
 		func(f statesync.Frame) (err error) {
+			through()
 			if sent.cache == nil { // all frames have one epoch
 				sent.cache = s.caches.join(c.Scope, collection, f.Epoch)
 			}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -607,6 +608,27 @@ func (b *bench) within(bound time.Duration, what string, holds func() bool) {
 		for _, i := range b.instances() {
 			out += fmt.Sprintf("%s %s %v\n", *i.InstanceId, i.State.Name, i.Tags)
 		}
-		return out + "\n" + describe
+		return b.passes() + out + "\n" + describe
 	})
+}
+
+// passes are the conditions of the pool, and where each pass that is under way has got to: one that hangs
+// shows nothing else.
+func (b *bench) passes() string {
+	b.Helper()
+	var out strings.Builder
+	for _, c := range b.read().Status.Conditions {
+		fmt.Fprintf(&out, "%s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
+	stacks := make([]byte, 16<<20)
+	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(stack, "(*operator).reconcile") {
+			lines := strings.Split(stack, "\n")
+			for i := 0; i < min(len(lines), 17); i += 2 {
+				out.WriteString(strings.TrimPrefix(lines[i], "github.com/seed-9e1ffd66/trueup/") + " < ")
+			}
+			out.WriteString("\n")
+		}
+	}
+	return out.String()
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -624,8 +625,10 @@ func (b *bench) passes() string {
 	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
 		if strings.Contains(stack, "(*operator).reconcile") {
 			lines := strings.Split(stack, "\n")
-			for i := 0; i < min(len(lines), 17); i += 2 {
-				out.WriteString(strings.TrimPrefix(lines[i], "github.com/seed-9e1ffd66/trueup/") + " < ")
+			out.WriteString("a pass: ")
+			for i := 1; i < min(len(lines), 18); i += 2 { // each function has its place in the next line
+				of, _, _ := strings.Cut(path.Base(lines[i]), "(0x")
+				out.WriteString(of + " < ")
 			}
 			out.WriteString("\n")
 		}

@@ -73,7 +73,8 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	client := control.New(a.Config, tokens, a.Control)
 	registry := newRegistry()
 	contact := newContact(address(a.Config), m, a.Logger)
-	streams := &streams{contact: contact, metrics: m, logger: a.Logger}
+	problems := newProblems()
+	streams := &streams{contact: contact, metrics: m, logger: a.Logger, problems: problems}
 	repairs := &repairer{registry: registry}
 	parts := newParts(metadata, typed.Discovery(), cell.Region, a.Logger, repairs.drifted)
 	m.contested = parts.contested
@@ -86,7 +87,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	reports.observer = newObserver(typed, cell.Region, m, a.Logger, reports.changed)
 	converge := &converger{
 		cell: cell, vault: cmp.Or(a.Vault, newVault(a.Config.Vault)), parts: parts, registry: registry,
-		namespaces: &namespaces{cell: cell, parts: parts}, reporter: reports, metrics: m, proven: streams.proven,
+		namespaces: &namespaces{cell: cell, parts: parts}, reporter: reports, metrics: m, problems: problems, proven: streams.proven,
 	}
 	repairs.converger = converge
 	repairs.queue = &reconcile.Queue[statesync.Key]{
@@ -95,7 +96,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	}
 	sweep := &sweeper{
 		streams: streams, parts: parts, registry: registry, reporter: reports, metrics: m, logger: a.Logger,
-		grace: periods.Absence,
+		grace: periods.Absence, problems: problems,
 	}
 	sweep.init(a.Config.MaxDeletePercent, periods.Window, a.Config.StateDir)
 	sweeps := &reconcile.Loop{Name: "orphans", Reconciler: sweep, Interval: periods.Resync, Jitter: 0.1, Logger: a.Logger}
@@ -104,6 +105,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 			reports.again(collection) // the database may lack earlier reports
 		}
 		registry.forget(string(collection), s.Items)
+		problems.keep(collection, s.Items)
 		repairs.queue.Add(registry.confirm(string(collection), s.Items)...)
 		sweeps.Trigger()
 	}
@@ -132,14 +134,14 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 		Backoff: reconcile.Backoff{Min: min(time.Second, periods.Heartbeat), Max: periods.Heartbeat, Jitter: 0.5},
 		Reconciler: &heartbeater{
 			reporter: reports, streams: streams, region: cell.Region, platform: cell.Platform, interval: periods.Heartbeat,
-			held: sweep.approvals.heldDeletions, approved: func(digest string) {
+			held: sweep.approvals.heldDeletions, problems: problems.report, approved: func(digest string) {
 				if sweep.approvals.approve(digest) {
 					sweeps.Trigger()
 				}
 			},
 		},
 	}
-	sweep.heldChanged = heartbeats.Trigger
+	sweep.heldChanged, problems.changed = heartbeats.Trigger, heartbeats.Trigger
 	reports.session.renew = heartbeats.Trigger
 	contact.refusedToken = heartbeats.Trigger
 	add("heartbeat", heartbeats)

@@ -430,6 +430,15 @@ func (r *region) away(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return r.exists(replicaSets, name) || len(r.instances(name)) > 0 })
 }
 
+// problems returns what the agent has reported that it cannot do, as resource: message.
+func (r *region) problems() (list []string) {
+	of, _ := r.stored()
+	for _, p := range of.Problems {
+		list = append(list, p.Resource+": "+p.Message)
+	}
+	return list
+}
+
 // held returns the deletions that the agent has reported as held.
 func (r *region) held() (digest string, count int) {
 	if of, _ := r.stored(); of.HeldDeletions != nil {

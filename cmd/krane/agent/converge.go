@@ -46,6 +46,7 @@ type converger struct {
 	namespaces *namespaces
 	reporter   *reporter
 	metrics    *metrics
+	problems   *problems
 	// proven reports whether the list of a collection was proven complete once.
 	proven func(stream.Collection) bool
 }
@@ -75,6 +76,11 @@ func (c *converger) converge(ctx context.Context, e *entry, source string) (chan
 	if c.reporter.session.quiet() {
 		return false, nil // the next resync has all entries
 	}
+	defer func() {
+		if err == nil {
+			c.problems.set(resourceOf(e.key), "") // also of one that its stream has parked
+		}
+	}()
 	if e.desired.apply == nil && c.registry.desired(e.key).deferred {
 		return false, fmt.Errorf("%s: %w", e.key, errUnproven)
 	}

@@ -65,7 +65,7 @@ func NewReports(client ctrlv1connect.ClusterServiceClient, logger *slog.Logger, 
 	r.observer = newObserver(nil, "eu", m, logger, r.changed)
 	reports := &Reports{Registry: m.registry, reporter: r, heartbeat: &heartbeater{
 		reporter: r, streams: s, region: "eu", interval: time.Hour,
-		held: (&approvals{}).heldDeletions, approved: func(string) {},
+		problems: newProblems().report, held: (&approvals{}).heldDeletions, approved: func(string) {},
 	}}
 	r.session.renew = func() { reports.Renewed++ }
 	return reports

@@ -20,8 +20,9 @@ type heartbeater struct {
 	streams          *streams
 	region, platform string
 	interval         time.Duration
-	// held returns the deletions that wait for an approval, and approved takes the digest
-	// that was approved last.
+	// problems returns what cannot be done, held the deletions that wait for an approval, and
+	// approved takes the digest that was approved last.
+	problems func() []*ctrlv1.Problem
 	held     func() *ctrlv1.HeldDeletions
 	approved func(digest string)
 
@@ -46,7 +47,7 @@ func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		if !claim {
 			request.AgentEpoch, request.Sequence = session.epoch(), session.next()
 			request.ObservedVersion, request.Epoch, request.Mark = at.Version, at.Epoch, at.Mark.String()
-			request.HeldDeletions = h.held()
+			request.HeldDeletions, request.Problems = h.held(), h.problems()
 		}
 		answer, err := h.reporter.client.Heartbeat(ctx, connect.NewRequest(request))
 		if err == nil && claim {

@@ -188,6 +188,9 @@ func oneRefused(b *bench) {
 		b.eventually("the others run", func() bool { return b.running(fmt.Sprintf("web-%d", n)) })
 	}
 	b.within(15*time.Minute, "two are parked", func() bool { return b.metric(`parked_objects{resource_type="deployments"}`) == "2" })
+	b.within(10*time.Second, "and their reasons are known", func() bool { return len(b.problems()) == 2 })
+	require.Regexp(b, `^deployments/`+namespace+`/broken: .*cpu`, b.problems()[0])
+	require.Regexp(b, `^deployments/`+namespace+`/taken: .*ServiceAccount.*deploy-d-taken`, b.problems()[1])
 	require.False(b, b.exists(replicaSets, "broken"))
 	b.liar.Set(controltest.Faults{})
 	right := deployment("broken")
@@ -196,6 +199,7 @@ func oneRefused(b *bench) {
 	b.eventually("it runs when it is right", func() bool { return b.running("broken") })
 	b.person(func(c simtest.Client) error { return c.Delete("serviceaccounts", namespace, "deploy-d-taken") })
 	b.later("the other runs once the name is free", func() bool { return b.running("taken") })
+	b.within(time.Minute, "nothing is wrong any more", func() bool { return len(b.problems()) == 0 })
 	// The agent does not make a namespace of others its own.
 	b.person(func(c simtest.Client) error { return c.Delete("namespaces", "", namespace) })
 	b.later("and all of it in a namespace of the agent", func() bool { return b.running("web", "taken", "broken", "web-0") })

@@ -24,6 +24,9 @@ type streams struct {
 	// the epoch differs from the epoch of the list before.
 	synced func(collection stream.Collection, s statesync.Snapshot, other bool)
 
+	// problems has the items that are parked, with why.
+	problems *problems
+
 	replicas map[stream.Collection]*statesync.Replica
 	// outage has the collections with items that are parked for the vault, or for
 	// the first list.
@@ -95,6 +98,7 @@ func (s *streams) replica(collection stream.Collection, c streamConfig) *statesy
 		OnStream: func(ended statesync.Stream) { s.ended(name, ended, source) },
 		OnHandled: func(p reconcile.KeyPass[statesync.Key]) {
 			s.handled(p)
+			s.problems.item(p)
 			if p.Parked && (errors.Is(p.Err, errVault) || errors.Is(p.Err, errUnproven)) {
 				s.outage[collection].Store(true)
 			}

@@ -42,7 +42,8 @@ type sweeper struct {
 	metrics  *metrics
 	logger   *slog.Logger
 	// grace is how far apart.
-	grace time.Duration
+	grace    time.Duration
+	problems *problems
 	// heldChanged is called when other deletions are held than before.
 	heldChanged func()
 
@@ -171,6 +172,7 @@ func (s *sweeper) keep(r resource, snapshot statesync.Snapshot, orphans map[type
 func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snapshot, lost int, isNew bool) error {
 	held := map[string]int{}
 	s.held[r.collection] = held
+	defer func() { s.kept(ctx, r.collection, held["empty"]) }()
 	live, err := liveIDs(r, snapshot)
 	if err != nil {
 		return err
@@ -198,6 +200,18 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 		ids = append(ids, orphans[uid])
 	}
 	return s.remove(ctx, r, ids, held)
+}
+
+// kept has a person know how many objects are kept since a list is empty: no approval ends that.
+func (s *sweeper) kept(ctx context.Context, collection stream.Collection, n int) {
+	message := ""
+	if n > 0 {
+		message = fmt.Sprintf("the list has none, and %d objects are not deleted: an empty list is more often a mistake than an order; "+
+			"state what is to stay, or delete each", n)
+	}
+	if s.problems.set(string(collection), message) && n > 0 {
+		s.logger.WarnContext(ctx, "orphans kept: the list is empty", slog.String("collection", string(collection)), slog.Int("objects", n))
+	}
 }
 
 // lasts notes that a list lacks an object, and reports whether two lists lack it that are far

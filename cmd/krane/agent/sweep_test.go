@@ -1,14 +1,21 @@
 package agent //nolint:testpackage // lists are empty as a test says
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -51,6 +58,51 @@ func TestAnEmptyListLetsOnlyTheLastItemGo(t *testing.T) {
 		require.Equal(t, want, orphans, name)
 		require.Len(t, s.absent, len(want), "the absence of the others begins again: %s", name)
 	}
+}
+
+func TestWhatIsKeptForAnEmptyListIsSaidOnceAndReported(t *testing.T) {
+	t.Parallel()
+	var log logtest.Log
+	s := &sweeper{problems: newProblems(), logger: slog.New(slog.NewTextHandler(&log, nil))}
+	changed := 0
+	s.problems.changed = func() { changed++ }
+	for _, n := range []int{0, 21, 21, 20, 0, 0} {
+		s.kept(t.Context(), stream.Deployments, n)
+		if n == 0 {
+			require.Empty(t, s.problems.report())
+			continue
+		}
+		require.Len(t, s.problems.report(), 1)
+		require.Equal(t, "deployments", s.problems.report()[0].GetResource())
+		require.Contains(t, s.problems.report()[0].GetMessage(), fmt.Sprintf("%d objects are not deleted", n))
+	}
+	require.Equal(t, 3, changed)
+	require.Equal(t, 2, strings.Count(log.String(), "orphans kept: the list is empty"))
+}
+
+func TestThoseThatAreNotWantedAnyMoreAreNoProblem(t *testing.T) {
+	t.Parallel()
+	p := newProblems()
+	key := func(name string) statesync.Key { return stream.Deployments.Key("ws", name) }
+	for _, name := range []string{"a", "b"} {
+		p.item(reconcile.KeyPass[statesync.Key]{Key: key(name), Parked: true, Err: errors.New("no")})
+	}
+	p.set("deployments", "kept")
+	p.item(reconcile.KeyPass[statesync.Key]{Key: key("a"), Err: errors.New("another")})
+	p.keep(stream.Sentinels, nil)
+	require.Len(t, p.report(), 3, "an attempt that fails changes nothing")
+	p.keep(stream.Deployments, map[statesync.Key]statesync.Item{key("a"): {}})
+	require.Equal(t, "deployments", p.report()[0].GetResource())
+	require.Equal(t, "deployments/ws/a", p.report()[1].GetResource())
+	require.Len(t, p.report(), 2)
+	p.item(reconcile.KeyPass[statesync.Key]{Key: key("a")})
+	require.Len(t, p.report(), 1)
+	for n := range 200 {
+		p.set(fmt.Sprint("r", n), strings.Repeat("é", 600))
+	}
+	require.Len(t, p.report(), maxProblems)
+	require.LessOrEqual(t, len(p.report()[1].GetMessage()), maxProblemMessage)
+	require.True(t, utf8.ValidString(p.report()[1].GetMessage()))
 }
 
 func TestAnAbsenceLastsOverTwoListsThatAreFarEnoughApart(t *testing.T) {

@@ -61,6 +61,9 @@ type HeartbeatRequest struct {
 	Yield bool `protobuf:"varint,16,opt,name=yield,proto3" json:"yield,omitempty"`
 	// What the agent would delete if a person approved it. Unset: nothing.
 	HeldDeletions *HeldDeletions `protobuf:"bytes,17,opt,name=held_deletions,json=heldDeletions,proto3" json:"held_deletions,omitempty"`
+	// What the agent cannot do, and will not by itself, at most 100. Each heartbeat that has a
+	// sequence replaces those of the one before.
+	Problems      []*Problem `protobuf:"bytes,18,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -165,6 +168,68 @@ func (x *HeartbeatRequest) GetHeldDeletions() *HeldDeletions {
 	return nil
 }
 
+func (x *HeartbeatRequest) GetProblems() []*Problem {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+// Problem is one thing that the agent cannot do.
+type Problem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is about: collection/namespace/name, or a collection.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Why it is not done, at most 1024 bytes.
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Problem) Reset() {
+	*x = Problem{}
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Problem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Problem) ProtoMessage() {}
+
+func (x *Problem) ProtoReflect() protoreflect.Message {
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Problem.ProtoReflect.Descriptor instead.
+func (*Problem) Descriptor() ([]byte, []int) {
+	return file_ctrl_v1_cluster_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Problem) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *Problem) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // HeldDeletions are deletions that wait for the approval of a person, who approves all
 // of them or none.
 type HeldDeletions struct {
@@ -181,7 +246,7 @@ type HeldDeletions struct {
 
 func (x *HeldDeletions) Reset() {
 	*x = HeldDeletions{}
-	mi := &file_ctrl_v1_cluster_proto_msgTypes[1]
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -193,7 +258,7 @@ func (x *HeldDeletions) String() string {
 func (*HeldDeletions) ProtoMessage() {}
 
 func (x *HeldDeletions) ProtoReflect() protoreflect.Message {
-	mi := &file_ctrl_v1_cluster_proto_msgTypes[1]
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -206,7 +271,7 @@ func (x *HeldDeletions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldDeletions.ProtoReflect.Descriptor instead.
 func (*HeldDeletions) Descriptor() ([]byte, []int) {
-	return file_ctrl_v1_cluster_proto_rawDescGZIP(), []int{1}
+	return file_ctrl_v1_cluster_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *HeldDeletions) GetDigest() string {
@@ -245,7 +310,7 @@ type HeldUnit struct {
 
 func (x *HeldUnit) Reset() {
 	*x = HeldUnit{}
-	mi := &file_ctrl_v1_cluster_proto_msgTypes[2]
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -257,7 +322,7 @@ func (x *HeldUnit) String() string {
 func (*HeldUnit) ProtoMessage() {}
 
 func (x *HeldUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_ctrl_v1_cluster_proto_msgTypes[2]
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -270,7 +335,7 @@ func (x *HeldUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldUnit.ProtoReflect.Descriptor instead.
 func (*HeldUnit) Descriptor() ([]byte, []int) {
-	return file_ctrl_v1_cluster_proto_rawDescGZIP(), []int{2}
+	return file_ctrl_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *HeldUnit) GetUnit() string {
@@ -311,7 +376,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_ctrl_v1_cluster_proto_msgTypes[3]
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -323,7 +388,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctrl_v1_cluster_proto_msgTypes[3]
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -336,7 +401,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_ctrl_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_ctrl_v1_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *HeartbeatResponse) GetAgentEpoch() uint64 {
@@ -357,7 +422,7 @@ var File_ctrl_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_ctrl_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x15ctrl/v1/cluster.proto\x12\actrl.v1\x1a\x18ctrl/v1/deployment.proto\x1a\x14ctrl/v1/policy.proto\x1a\x16ctrl/v1/sentinel.proto\"\xc3\x02\n" +
+	"\x15ctrl/v1/cluster.proto\x12\actrl.v1\x1a\x18ctrl/v1/deployment.proto\x1a\x14ctrl/v1/policy.proto\x1a\x16ctrl/v1/sentinel.proto\"\xf1\x02\n" +
 	"\x10HeartbeatRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x1f\n" +
@@ -370,7 +435,11 @@ const file_ctrl_v1_cluster_proto_rawDesc = "" +
 	"\x04mark\x18\x0e \x01(\tR\x04mark\x12\x14\n" +
 	"\x05claim\x18\x0f \x01(\bR\x05claim\x12\x14\n" +
 	"\x05yield\x18\x10 \x01(\bR\x05yield\x12=\n" +
-	"\x0eheld_deletions\x18\x11 \x01(\v2\x16.ctrl.v1.HeldDeletionsR\rheldDeletions\"f\n" +
+	"\x0eheld_deletions\x18\x11 \x01(\v2\x16.ctrl.v1.HeldDeletionsR\rheldDeletions\x12,\n" +
+	"\bproblems\x18\x12 \x03(\v2\x10.ctrl.v1.ProblemR\bproblems\"?\n" +
+	"\aProblem\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"f\n" +
 	"\rHeldDeletions\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12'\n" +
@@ -407,52 +476,54 @@ func file_ctrl_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_ctrl_v1_cluster_proto_rawDescData
 }
 
-var file_ctrl_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_ctrl_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_ctrl_v1_cluster_proto_goTypes = []any{
 	(*HeartbeatRequest)(nil),                          // 0: ctrl.v1.HeartbeatRequest
-	(*HeldDeletions)(nil),                             // 1: ctrl.v1.HeldDeletions
-	(*HeldUnit)(nil),                                  // 2: ctrl.v1.HeldUnit
-	(*HeartbeatResponse)(nil),                         // 3: ctrl.v1.HeartbeatResponse
-	(*WatchDeploymentsRequest)(nil),                   // 4: ctrl.v1.WatchDeploymentsRequest
-	(*WatchSentinelsRequest)(nil),                     // 5: ctrl.v1.WatchSentinelsRequest
-	(*WatchCiliumNetworkPoliciesRequest)(nil),         // 6: ctrl.v1.WatchCiliumNetworkPoliciesRequest
-	(*GetDesiredDeploymentStateRequest)(nil),          // 7: ctrl.v1.GetDesiredDeploymentStateRequest
-	(*GetDesiredSentinelStateRequest)(nil),            // 8: ctrl.v1.GetDesiredSentinelStateRequest
-	(*GetDesiredCiliumNetworkPolicyStateRequest)(nil), // 9: ctrl.v1.GetDesiredCiliumNetworkPolicyStateRequest
-	(*ReportDeploymentStatusRequest)(nil),             // 10: ctrl.v1.ReportDeploymentStatusRequest
-	(*ReportSentinelStatusRequest)(nil),               // 11: ctrl.v1.ReportSentinelStatusRequest
-	(*DeploymentState)(nil),                           // 12: ctrl.v1.DeploymentState
-	(*SentinelState)(nil),                             // 13: ctrl.v1.SentinelState
-	(*CiliumNetworkPolicyState)(nil),                  // 14: ctrl.v1.CiliumNetworkPolicyState
-	(*ReportDeploymentStatusResponse)(nil),            // 15: ctrl.v1.ReportDeploymentStatusResponse
-	(*ReportSentinelStatusResponse)(nil),              // 16: ctrl.v1.ReportSentinelStatusResponse
+	(*Problem)(nil),                                   // 1: ctrl.v1.Problem
+	(*HeldDeletions)(nil),                             // 2: ctrl.v1.HeldDeletions
+	(*HeldUnit)(nil),                                  // 3: ctrl.v1.HeldUnit
+	(*HeartbeatResponse)(nil),                         // 4: ctrl.v1.HeartbeatResponse
+	(*WatchDeploymentsRequest)(nil),                   // 5: ctrl.v1.WatchDeploymentsRequest
+	(*WatchSentinelsRequest)(nil),                     // 6: ctrl.v1.WatchSentinelsRequest
+	(*WatchCiliumNetworkPoliciesRequest)(nil),         // 7: ctrl.v1.WatchCiliumNetworkPoliciesRequest
+	(*GetDesiredDeploymentStateRequest)(nil),          // 8: ctrl.v1.GetDesiredDeploymentStateRequest
+	(*GetDesiredSentinelStateRequest)(nil),            // 9: ctrl.v1.GetDesiredSentinelStateRequest
+	(*GetDesiredCiliumNetworkPolicyStateRequest)(nil), // 10: ctrl.v1.GetDesiredCiliumNetworkPolicyStateRequest
+	(*ReportDeploymentStatusRequest)(nil),             // 11: ctrl.v1.ReportDeploymentStatusRequest
+	(*ReportSentinelStatusRequest)(nil),               // 12: ctrl.v1.ReportSentinelStatusRequest
+	(*DeploymentState)(nil),                           // 13: ctrl.v1.DeploymentState
+	(*SentinelState)(nil),                             // 14: ctrl.v1.SentinelState
+	(*CiliumNetworkPolicyState)(nil),                  // 15: ctrl.v1.CiliumNetworkPolicyState
+	(*ReportDeploymentStatusResponse)(nil),            // 16: ctrl.v1.ReportDeploymentStatusResponse
+	(*ReportSentinelStatusResponse)(nil),              // 17: ctrl.v1.ReportSentinelStatusResponse
 }
 var file_ctrl_v1_cluster_proto_depIdxs = []int32{
-	1,  // 0: ctrl.v1.HeartbeatRequest.held_deletions:type_name -> ctrl.v1.HeldDeletions
-	2,  // 1: ctrl.v1.HeldDeletions.units:type_name -> ctrl.v1.HeldUnit
-	4,  // 2: ctrl.v1.ClusterService.WatchDeployments:input_type -> ctrl.v1.WatchDeploymentsRequest
-	5,  // 3: ctrl.v1.ClusterService.WatchSentinels:input_type -> ctrl.v1.WatchSentinelsRequest
-	6,  // 4: ctrl.v1.ClusterService.WatchCiliumNetworkPolicies:input_type -> ctrl.v1.WatchCiliumNetworkPoliciesRequest
-	7,  // 5: ctrl.v1.ClusterService.GetDesiredDeploymentState:input_type -> ctrl.v1.GetDesiredDeploymentStateRequest
-	8,  // 6: ctrl.v1.ClusterService.GetDesiredSentinelState:input_type -> ctrl.v1.GetDesiredSentinelStateRequest
-	9,  // 7: ctrl.v1.ClusterService.GetDesiredCiliumNetworkPolicyState:input_type -> ctrl.v1.GetDesiredCiliumNetworkPolicyStateRequest
-	10, // 8: ctrl.v1.ClusterService.ReportDeploymentStatus:input_type -> ctrl.v1.ReportDeploymentStatusRequest
-	11, // 9: ctrl.v1.ClusterService.ReportSentinelStatus:input_type -> ctrl.v1.ReportSentinelStatusRequest
-	0,  // 10: ctrl.v1.ClusterService.Heartbeat:input_type -> ctrl.v1.HeartbeatRequest
-	12, // 11: ctrl.v1.ClusterService.WatchDeployments:output_type -> ctrl.v1.DeploymentState
-	13, // 12: ctrl.v1.ClusterService.WatchSentinels:output_type -> ctrl.v1.SentinelState
-	14, // 13: ctrl.v1.ClusterService.WatchCiliumNetworkPolicies:output_type -> ctrl.v1.CiliumNetworkPolicyState
-	12, // 14: ctrl.v1.ClusterService.GetDesiredDeploymentState:output_type -> ctrl.v1.DeploymentState
-	13, // 15: ctrl.v1.ClusterService.GetDesiredSentinelState:output_type -> ctrl.v1.SentinelState
-	14, // 16: ctrl.v1.ClusterService.GetDesiredCiliumNetworkPolicyState:output_type -> ctrl.v1.CiliumNetworkPolicyState
-	15, // 17: ctrl.v1.ClusterService.ReportDeploymentStatus:output_type -> ctrl.v1.ReportDeploymentStatusResponse
-	16, // 18: ctrl.v1.ClusterService.ReportSentinelStatus:output_type -> ctrl.v1.ReportSentinelStatusResponse
-	3,  // 19: ctrl.v1.ClusterService.Heartbeat:output_type -> ctrl.v1.HeartbeatResponse
-	11, // [11:20] is the sub-list for method output_type
-	2,  // [2:11] is the sub-list for method input_type
-	2,  // [2:2] is the sub-list for extension type_name
-	2,  // [2:2] is the sub-list for extension extendee
-	0,  // [0:2] is the sub-list for field type_name
+	2,  // 0: ctrl.v1.HeartbeatRequest.held_deletions:type_name -> ctrl.v1.HeldDeletions
+	1,  // 1: ctrl.v1.HeartbeatRequest.problems:type_name -> ctrl.v1.Problem
+	3,  // 2: ctrl.v1.HeldDeletions.units:type_name -> ctrl.v1.HeldUnit
+	5,  // 3: ctrl.v1.ClusterService.WatchDeployments:input_type -> ctrl.v1.WatchDeploymentsRequest
+	6,  // 4: ctrl.v1.ClusterService.WatchSentinels:input_type -> ctrl.v1.WatchSentinelsRequest
+	7,  // 5: ctrl.v1.ClusterService.WatchCiliumNetworkPolicies:input_type -> ctrl.v1.WatchCiliumNetworkPoliciesRequest
+	8,  // 6: ctrl.v1.ClusterService.GetDesiredDeploymentState:input_type -> ctrl.v1.GetDesiredDeploymentStateRequest
+	9,  // 7: ctrl.v1.ClusterService.GetDesiredSentinelState:input_type -> ctrl.v1.GetDesiredSentinelStateRequest
+	10, // 8: ctrl.v1.ClusterService.GetDesiredCiliumNetworkPolicyState:input_type -> ctrl.v1.GetDesiredCiliumNetworkPolicyStateRequest
+	11, // 9: ctrl.v1.ClusterService.ReportDeploymentStatus:input_type -> ctrl.v1.ReportDeploymentStatusRequest
+	12, // 10: ctrl.v1.ClusterService.ReportSentinelStatus:input_type -> ctrl.v1.ReportSentinelStatusRequest
+	0,  // 11: ctrl.v1.ClusterService.Heartbeat:input_type -> ctrl.v1.HeartbeatRequest
+	13, // 12: ctrl.v1.ClusterService.WatchDeployments:output_type -> ctrl.v1.DeploymentState
+	14, // 13: ctrl.v1.ClusterService.WatchSentinels:output_type -> ctrl.v1.SentinelState
+	15, // 14: ctrl.v1.ClusterService.WatchCiliumNetworkPolicies:output_type -> ctrl.v1.CiliumNetworkPolicyState
+	13, // 15: ctrl.v1.ClusterService.GetDesiredDeploymentState:output_type -> ctrl.v1.DeploymentState
+	14, // 16: ctrl.v1.ClusterService.GetDesiredSentinelState:output_type -> ctrl.v1.SentinelState
+	15, // 17: ctrl.v1.ClusterService.GetDesiredCiliumNetworkPolicyState:output_type -> ctrl.v1.CiliumNetworkPolicyState
+	16, // 18: ctrl.v1.ClusterService.ReportDeploymentStatus:output_type -> ctrl.v1.ReportDeploymentStatusResponse
+	17, // 19: ctrl.v1.ClusterService.ReportSentinelStatus:output_type -> ctrl.v1.ReportSentinelStatusResponse
+	4,  // 20: ctrl.v1.ClusterService.Heartbeat:output_type -> ctrl.v1.HeartbeatResponse
+	12, // [12:21] is the sub-list for method output_type
+	3,  // [3:12] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_ctrl_v1_cluster_proto_init() }
@@ -469,7 +540,7 @@ func file_ctrl_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctrl_v1_cluster_proto_rawDesc), len(file_ctrl_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 )
 
 // placeRows returns the rows of the list of clusters or regions as text, and their links.
@@ -232,6 +233,29 @@ func TestACommandToTypeIsOneWordEach(t *testing.T) {
 			require.Contains(t, plain(w.seen(path)), "controlplane "+want, path)
 		}
 	}
+}
+
+// TestWhatTheAgentOfARegionCannotDoIsShown has it as the reason of the region and of the resource.
+func TestWhatTheAgentOfARegionCannotDoIsShown(t *testing.T) {
+	t.Parallel()
+	w := small(t, statuspage.Config{Interval: time.Nanosecond})
+	w.crowd(1)
+	w.sql(`INSERT INTO deployments (id, workspace_id, k8s_namespace, k8s_name, updated_at) VALUES ('d_web', 'w', 'ws', 'web', 0)`)
+	w.sql(`INSERT INTO deployment_topology (deployment_id, region_id, workspace_id, desired_state, spec, updated_at)
+		VALUES ('d_web', 'reg_0000', 'w', 'running', '{}', 0)`)
+	problems := []regions.Problem{{Resource: "deployments/ws/web", Message: "ReplicaSet ws/web is not ours <b>"}}
+	for n := range 6 {
+		problems = append(problems, regions.Problem{Resource: fmt.Sprintf("deployments/ws/x-%d", n), Message: "is broken"})
+	}
+	text, err := json.Marshal(problems)
+	require.NoError(t, err)
+	w.sql(`UPDATE regions SET problems = ?, heartbeat_at = ? WHERE id = 'reg_0000'`, string(text), time.Now().UnixMilli())
+	page := plain(w.seen("/status/regions/reg_0000"))
+	require.Contains(t, page, "deployments/ws/web: ReplicaSet ws/web is not ours <b>")
+	require.Contains(t, page, "The agent reports 2 more.")
+	require.Contains(t, page, "controlplane get -o json region reg_0000")
+	require.Contains(t, page, "ws/web deployment d_web not applied")
+	require.Contains(t, plain(w.seen("/status/regions")), "deployments/ws/web: ReplicaSet ws/web is not ours <b>")
 }
 
 // TestTwoThousandClustersArePagesByACursor walks over all, and has each once.

@@ -222,6 +222,7 @@ func regionProblems(r *regions.Health, now time.Time, lifetime time.Duration) (l
 			Next: "Look at each of them below, and at the log of its containers in the region.",
 		})
 	}
+	list = append(list, cannot(r)...)
 	if r.HeldDeletions != nil {
 		list = append(list, heldDeletions("region", r.ID, r.HeldDeletions, r.ApprovedDeletions))
 	}
@@ -232,6 +233,24 @@ func regionProblems(r *regions.Health, now time.Time, lifetime time.Duration) (l
 		})
 	}
 	slices.SortStableFunc(list, func(a, b problem) int { return cmp.Compare(severity(a.state), severity(b.state)) })
+	return list
+}
+
+// cannot returns what the agent of a region has reported that it cannot do, the first of them one by one.
+func cannot(r *regions.Health) (list []problem) {
+	const shown = 5
+	for i, p := range r.Problems {
+		if i == shown {
+			return append(list, problem{
+				state: failing, Why: "The agent reports " + number(int64(len(r.Problems)-shown)) + " more.", Next: "Read all of them:",
+				Command: program.CommandLine("controlplane get -o json", "region", r.ID),
+			})
+		}
+		list = append(list, problem{
+			state: failing, Why: clean(p.Resource) + ": " + clean(p.Message),
+			Next: "The agent tries again with each list. Repair what the message names, or state the resource in another way.",
+		})
+	}
 	return list
 }
 

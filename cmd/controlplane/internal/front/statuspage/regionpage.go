@@ -22,7 +22,7 @@ type objectRow struct {
 	State  state
 	// Instances counts the instances of a deployment by status.
 	Instances []count
-	// Why is about the first instance that has failed, or the replicas of a sentinel.
+	// Why is about the first instance that has failed, the replicas of a sentinel, or why it is not applied.
 	Why string
 }
 
@@ -36,7 +36,8 @@ func kindOf(collection string) string {
 	return collection
 }
 
-func newObjectRow(r *regions.Resource, isSilent bool) objectRow {
+// newObjectRow returns the row of a resource. why is why the agent cannot apply it, empty for nothing.
+func newObjectRow(r *regions.Resource, isSilent bool, why string) objectRow {
 	row := objectRow{
 		Kind: kindOf(r.Collection), ID: clean(r.ID),
 		Name: clean(r.Namespace + "/" + r.Name), Wanted: clean(r.DesiredState), State: state{"wanted", "good"},
@@ -54,6 +55,8 @@ func newObjectRow(r *regions.Resource, isSilent bool) objectRow {
 		row.State = state{"failed", "bad"}
 	case isSilent:
 		row.State = state{"unknown", "idle"}
+	case why != "":
+		row.State, row.Why = state{"not applied", "bad"}, clean(why)
 	case r.Health == "unhealthy" && r.DesiredState == "running":
 		row.State = state{"unhealthy", "bad"}
 		row.Why = plural(int(r.AvailableReplicas), "replica is available.", "replicas are available.")
@@ -143,8 +146,13 @@ func (p *Page) regionDocument(ctx context.Context, id string) (document regionDo
 		return regionDocument{}, err
 	}
 	document.More = more
+	why := map[string]string{}
+	for _, p := range health.Problems {
+		why[p.Resource] = p.Message
+	}
 	for i := range objects {
-		document.Objects = append(document.Objects, newObjectRow(&objects[i], health.Silent))
+		o := &objects[i]
+		document.Objects = append(document.Objects, newObjectRow(o, health.Silent, why[o.Collection+"/"+o.Namespace+"/"+o.Name]))
 	}
 	slices.SortStableFunc(document.Objects, func(a, b objectRow) int { return worst(a.State, b.State) })
 	changes, err := p.changesOf(ctx, audit.Filter{Name: id})

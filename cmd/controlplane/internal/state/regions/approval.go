@@ -21,23 +21,23 @@ func (s *Store) ApproveDeletions(ctx context.Context, regionID, digest string) (
 	return changed, err
 }
 
-// hold stores what the agent holds, if that is news, and returns the digest that was
-// approved last.
-func (s *Store) hold(ctx context.Context, regionID string, held *starbase.HeldDeletions) (approved string, err error) {
+// hold stores what the agent holds and what it cannot do, if that is news, and returns the digest
+// that was approved last.
+func (s *Store) hold(ctx context.Context, regionID string, held *starbase.HeldDeletions, problems string) (approved string, err error) {
 	text, err := agents.HeldText(held)
 	if err != nil {
 		return "", err
 	}
-	var before string
+	var before, already string
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		row := tx.QueryRowContext(ctx, `SELECT held_deletions, approved_deletions FROM regions WHERE id = ?`, regionID)
-		return db.Missing(row.Scan(&before, &approved), ErrUnknownRegion)
+		row := tx.QueryRowContext(ctx, `SELECT held_deletions, problems, approved_deletions FROM regions WHERE id = ?`, regionID)
+		return db.Missing(row.Scan(&before, &already, &approved), ErrUnknownRegion)
 	})
-	if err != nil || before == text {
+	if err != nil || before == text && already == problems {
 		return approved, err
 	}
 	return approved, s.Database.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE regions SET held_deletions = ? WHERE id = ?`, text, regionID)
+		_, err := tx.ExecContext(ctx, `UPDATE regions SET held_deletions = ?, problems = ? WHERE id = ?`, text, problems, regionID)
 		return err
 	})
 }

@@ -210,7 +210,11 @@ func (s *Service) Heartbeat(
 		if err != nil {
 			return nil, err
 		}
-		approved, err := s.store.hold(ctx, caller.ID, held)
+		problems, err := problemsOf(r.Msg.GetProblems())
+		if err != nil {
+			return nil, err
+		}
+		approved, err := s.store.hold(ctx, caller.ID, held, problems)
 		if err != nil {
 			return nil, s.internal(ctx, "held deletions", err)
 		}

@@ -80,6 +80,8 @@ type Region struct {
 	HeldDeletions *starbase.HeldDeletions `json:"held_deletions,omitempty"`
 	// ApprovedDeletions is the digest of held deletions that was approved last.
 	ApprovedDeletions string `json:"approved_deletions,omitempty"`
+	// Problems are what the agent cannot do, as it reported last, at most 100.
+	Problems []Problem `json:"problems,omitempty"`
 }
 
 // regionScope is the scope of a region r.
@@ -87,13 +89,14 @@ const regionScope = `coalesce(nullif(r.scope, ''), r.name)`
 
 const regionColumns = `r.id, r.name, r.platform, ` + regionScope + `, r.cell_id, r.agent_epoch, r.heartbeat_at,
 	CASE WHEN r.terms_of = r.token_hash THEN r.token_until ELSE 0 END, r.previous_token_until,
-	r.held_deletions, r.approved_deletions, r.created_at`
+	r.held_deletions, r.approved_deletions, r.problems, r.created_at`
 
 func scanRegion(scan func(...any) error, r *Region) error {
 	var heartbeat, until, previous, created int64
-	var held string
+	var held, problems string
 	err := scan(
-		&r.ID, &r.Name, &r.Platform, &r.Scope, &r.CellID, &r.AgentEpoch, &heartbeat, &until, &previous, &held, &r.ApprovedDeletions, &created,
+		&r.ID, &r.Name, &r.Platform, &r.Scope, &r.CellID, &r.AgentEpoch, &heartbeat, &until, &previous, &held, &r.ApprovedDeletions,
+		&problems, &created,
 	)
 	if err != nil {
 		return err
@@ -109,7 +112,10 @@ func scanRegion(scan func(...any) error, r *Region) error {
 		r.PreviousTokenUntil = until
 	}
 	r.Silent = time.Since(r.HeartbeatAt) >= adminapi.Silence
-	r.HeldDeletions, err = agents.ParseHeld(held)
+	if r.HeldDeletions, err = agents.ParseHeld(held); err != nil {
+		return err
+	}
+	r.Problems, err = parseProblems(problems)
 	return err
 }
 

@@ -60,6 +60,7 @@ func TestAServerReadsABodyWithLessGarbage(t *testing.T) { //nolint:paralleltest 
 	require.NoError(t, err)
 	sent, err := body.Under(wire.Must{})
 	require.NoError(t, err)
+	require.Equal(t, bytes.Count(sent, []byte("{")), bytes.Count(sent, []byte("{\n")), "no text here has a brace")
 	var compact bytes.Buffer
 	require.NoError(t, json.Compact(&compact, sent))
 	var read, stated map[string]any

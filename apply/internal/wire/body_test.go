@@ -48,7 +48,7 @@ func TestABodyDecodesToWhatWasEncodedAndCarriesItsPrecondition(t *testing.T) {
 }
 
 // TestAServerReadsABodyWithLessGarbage measures all that this process allocates, so it runs alone.
-func TestAServerReadsABodyWithLessGarbage(t *testing.T) { //nolint:paralleltest // as said
+func TestAServerReadsABodyWithLessGarbage(t *testing.T) {
 	container := map[string]any{"name": "web", "env": []any{}, "resources": map[string]any{"requests": map[string]any{"cpu": "1"}}}
 	for range 20 {
 		container["env"] = append(container["env"].([]any), map[string]any{"name": "KEY", "value": "value"})

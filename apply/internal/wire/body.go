@@ -4,6 +4,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 
@@ -48,7 +49,13 @@ func Encode(object map[string]any) (Body, error) {
 	return append(append(body, ','), tail[1:]...), nil
 }
 
-// Under returns the body of an apply under a precondition, without decoding it.
+// Under returns the body of an apply under a precondition, without decoding it. It is JSON
+// with a line break after each brace.
+//
+// A server reads it as YAML. Its parser takes a brace for the possible beginning of a key until
+// the line ends, or for 1,024 characters, and keeps all that it has read until then. The line
+// breaks spare it half of the memory that it allocates for that, which is a sixth of all that the
+// server allocates for a creation.
 func (b Body) Under(must Must) ([]byte, error) {
 	if must == (Must{}) {
 		must.Version = neverVersion
@@ -60,9 +67,29 @@ func (b Body) Under(must Must) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := make([]byte, 0, len(b)+len(condition))
-	body = append(append(body, head...), condition[1:len(condition)-1]...)
-	return append(append(body, ','), b[len(head):]...), nil
+	body := make([]byte, 0, len(b)+len(condition)+bytes.Count(b, []byte("{")))
+	body = appendLines(body, []byte(head))
+	body = append(append(body, condition[1:len(condition)-1]...), ',')
+	return appendLines(body, b[len(head):]), nil
+}
+
+// appendLines appends JSON with a line break after each brace that opens an object.
+func appendLines(to, from []byte) []byte {
+	text := false // within a string
+	for i := 0; i < len(from); i++ {
+		c := from[i]
+		to = append(to, c)
+		switch {
+		case c == '"':
+			text = !text
+		case text && c == '\\': // the next may be a quote
+			i++
+			to = append(to, from[i])
+		case !text && c == '{':
+			to = append(to, '\n')
+		}
+	}
+	return to
 }
 
 // Decode returns the object, which the caller owns. It cannot fail: Encode has written

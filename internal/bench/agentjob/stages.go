@@ -76,14 +76,14 @@ func (b *bench) create(ctx context.Context) error {
 func (b *bench) converge(ctx context.Context) error {
 	seconds := map[string][]float64{}
 	sent := map[string][]kubetest.Request{}
-	used := map[string]processor{b.ours.name: {}, b.peer.name: {}}
+	used := map[string]benchfigures.Processor{b.ours.name: {}, b.peer.name: {}}
 	for round := range b.rounds {
 		err := b.both(round, func(c *contender) error {
 			before, err := c.requests()
 			if err != nil {
 				return err
 			}
-			start, err := c.processorTime()
+			start, err := benchfigures.ProcessorTime(c.process.Process.Pid)
 			if err != nil {
 				return err
 			}
@@ -91,11 +91,11 @@ func (b *bench) converge(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			end, err := c.processorTime()
+			end, err := benchfigures.ProcessorTime(c.process.Process.Pid)
 			if err != nil {
 				return err
 			}
-			for name, seconds := range end.since(start) {
+			for name, seconds := range end.Since(start) {
 				used[c.name][name] += seconds
 			}
 			seconds[c.name] = append(seconds[c.name], took.Seconds())

@@ -33,7 +33,7 @@ func (b *bench) embedded(ctx context.Context) error {
 			}
 		}
 	}
-	s := b.side("embedded")
+	s := b.delayed(b.side("embedded"))
 	parents, err := b.embeddedCreate(ctx, s)
 	if err != nil {
 		return err
@@ -78,6 +78,16 @@ func (b *bench) embeddedCreate(ctx context.Context, s *side) (map[string][]*unst
 	}
 	defer e.stop()
 	n, sent := max(1, b.parents/b.rounds), map[string]int{}
+	for _, name := range names { // one more, which does not count, as in partsCreate
+		first, err := b.makeHolders(ctx, e.operators[name].namespace, n*b.rounds, 1)
+		if err == nil {
+			err = e.operators[name].passed.await(ctx, first)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		e.quiet(ctx, name)
+	}
 	for round := range b.rounds {
 		for turn := range names {
 			name := names[(round+turn)%len(names)]

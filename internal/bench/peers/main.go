@@ -40,11 +40,12 @@ type bench struct {
 	watched   int // objects in memory
 	parents   int // of each operator, with ten children each
 	rounds    int
-	grownTo   int    // objects at the most, in the stage growth
-	grownReal int    // of these on the real server
-	profiles  string // a folder for profiles of that stage
-	operator  string // the program that is measured, if any
-	wrangler  string // the program that measures it, if any
+	delay     time.Duration // of each request of an operator in the stages parts and embedded
+	grownTo   int           // objects at the most, in the stage growth
+	grownReal int           // of these on the real server
+	profiles  string        // a folder for profiles of that stage
+	operator  string        // the program that is measured, if any
+	wrangler  string        // the program that measures it, if any
 	stages    []string
 }
 
@@ -60,6 +61,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&b.grownReal, "grown-real", 10_000, "objects at the most in the stage growth on the real server")
 	flag.StringVar(&b.profiles, "grown-profiles", "", "a folder that the stage growth writes CPU profiles of each size to")
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of which the median is taken")
+	flag.DurationVar(&b.delay, "delay", 0, "how much longer each request of an operator takes in the stages parts and embedded")
 	flag.StringVar(&b.operator, "operator", "", "the program built from examples/operator; empty leaves it out")
 	flag.StringVar(&b.wrangler, "wrangler", "", "the program built from internal/bench/wrangler; empty leaves it out")
 	stages := flag.String("stages", "rest,create,drift,parts,embedded,operator,wrangler,memory", "what to measure")
@@ -121,6 +123,8 @@ func (b *bench) stage(ctx context.Context, name string) error {
 	switch name {
 	case "rest":
 		return b.rest(ctx)
+	case "requests":
+		return b.requests(ctx)
 	case "create":
 		return b.create(ctx)
 	case "drift":

@@ -1,4 +1,4 @@
-package main
+package benchfigures
 
 import (
 	"fmt"
@@ -12,13 +12,14 @@ import (
 // on.
 const ticks = 100
 
-// processor is the processor time of programs in seconds.
-type processor map[string]float64
+// Processor is the processor time of programs in seconds.
+type Processor map[string]float64
 
-// processorTime reads what a contender has used since its start, by the name "self", and
-// what each program of the cluster has, by the name of the program, where that is Linux.
-func (c *contender) processorTime() (processor, error) {
-	used := processor{}
+// ProcessorTime reads what the contender with this process ID has used since its start, by the
+// name "self", and what each other process that this one has started has, by the name of the
+// program, where that is Linux. The contender may be this process.
+func ProcessorTime(contender int) (Processor, error) {
+	used := Processor{}
 	all, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return nil, err
@@ -36,11 +37,11 @@ func (c *contender) processorTime() (processor, error) {
 		if len(fields) < 13 {
 			return nil, fmt.Errorf("%s: %d fields after the name, want 13 or more", path, len(fields))
 		}
-		if fields[1] != strconv.Itoa(os.Getpid()) {
-			continue // the parent is another benchmark or test
-		}
-		if filepath.Base(filepath.Dir(path)) == strconv.Itoa(c.process.Process.Pid) {
+		switch {
+		case filepath.Base(filepath.Dir(path)) == strconv.Itoa(contender):
 			name = "self"
+		case fields[1] != strconv.Itoa(os.Getpid()):
+			continue // the parent is another benchmark or test
 		}
 		for _, field := range fields[11:13] { // utime, stime
 			n, err := strconv.ParseFloat(field, 64)
@@ -53,9 +54,9 @@ func (c *contender) processorTime() (processor, error) {
 	return used, nil
 }
 
-// since returns what was used after before.
-func (p processor) since(before processor) processor {
-	used := processor{}
+// Since returns what was used after before.
+func (p Processor) Since(before Processor) Processor {
+	used := Processor{}
 	for name, seconds := range p {
 		used[name] = seconds - before[name]
 	}

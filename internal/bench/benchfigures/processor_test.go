@@ -1,12 +1,15 @@
-package main
+package benchfigures_test
 
 import (
 	"bufio"
+	"os"
 	"os/exec"
 	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
 )
 
 // child is a process that has used some processor time, and waits until the test ends.
@@ -35,23 +38,27 @@ func TestTheTimeOfAContenderIsToldApartFromThatOfOtherPrograms(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
 	}
-	c := &contender{process: child(t)}
-	alone, err := c.processorTime()
+	contender := child(t).Process.Pid
+	alone, err := benchfigures.ProcessorTime(contender)
 	require.NoError(t, err)
 	require.Positive(t, alone["self"])
 	require.Less(t, alone["self"], 60.0, "it is in seconds")
 	require.NotContains(t, alone, "sh", "the contender counts once")
 	child(t)
-	both, err := c.processorTime()
+	both, err := benchfigures.ProcessorTime(contender)
 	require.NoError(t, err)
-	used := both.since(alone)
+	used := both.Since(alone)
 	require.Positive(t, used["sh"], "it began after the first look")
 	require.Zero(t, used["self"], "it waits")
 	require.Len(t, both, 2, "others' processes do not count")
+	own, err := benchfigures.ProcessorTime(os.Getpid())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, own["sh"], used["sh"]+alone["self"], "both are other programs")
+	require.Contains(t, own, "self", "this process may be the contender")
 }
 
 func TestWhatWasUsedBeforeIsLeftOut(t *testing.T) {
 	t.Parallel()
-	used := processor{"self": 3, "etcd": 2, "new": 1}.since(processor{"self": 1, "etcd": 2, "ended": 5})
-	require.Equal(t, processor{"self": 2, "etcd": 0, "new": 1}, used)
+	used := benchfigures.Processor{"self": 3, "etcd": 2, "new": 1}.Since(benchfigures.Processor{"self": 1, "etcd": 2, "ended": 5})
+	require.Equal(t, benchfigures.Processor{"self": 2, "etcd": 0, "new": 1}, used)
 }

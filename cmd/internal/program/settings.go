@@ -109,13 +109,28 @@ func mistyped(root *cobra.Command, prefix string, environment []string) error {
 		if value == "" || known[name] || !strings.HasPrefix(name, prefix) || serviceLink.MatchString(name) {
 			continue
 		}
-		for _, right := range slices.Sorted(maps.Keys(known)) {
-			if short := strings.TrimPrefix(right, prefix); short != right && within(name[len(prefix):], short, min(3, len(short)/4)) {
-				return fmt.Errorf("%s: is the variable of no setting, must be %s", name, right)
+		short := map[string]bool{}
+		for right := range known {
+			if of, ok := strings.CutPrefix(right, prefix); ok {
+				short[of] = true
 			}
+		}
+		if right := Nearest(name[len(prefix):], short); right != "" {
+			return fmt.Errorf("%s: is the variable of no setting, must be %s", name, prefix+right)
 		}
 	}
 	return nil
+}
+
+// Nearest returns the first of the names that another is almost: what a person meant who mistyped
+// it. Empty: there is none.
+func Nearest(mistyped string, names map[string]bool) string {
+	for _, right := range slices.Sorted(maps.Keys(names)) {
+		if within(mistyped, right, min(3, len(right)/4)) {
+			return right
+		}
+	}
+	return ""
 }
 
 // within reports whether at most so many letters inserted, left out or replaced make one text the other.

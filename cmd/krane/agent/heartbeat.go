@@ -95,14 +95,9 @@ func (h *heartbeater) yield(ctx context.Context, yields bool) {
 	if yields {
 		h.reporter.metrics.superseded.Set(1)
 		h.reporter.logger.WarnContext(ctx, "work paused: another agent of this region has started",
-			slog.String("region", h.region), slog.Uint64("agent_epoch", h.reporter.session.epoch()))
+			slog.Uint64("agent_epoch", h.reporter.session.epoch()))
 		return
 	}
 	h.reporter.metrics.superseded.Set(0)
-	h.reporter.logger.InfoContext(
-		ctx,
-		"this agent works for the region again",
-		slog.String("region", h.region),
-		slog.Uint64("agent_epoch", h.reporter.session.epoch()),
-	)
+	h.reporter.logger.InfoContext(ctx, "this agent works for the region again", slog.Uint64("agent_epoch", h.reporter.session.epoch()))
 }

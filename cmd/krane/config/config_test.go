@@ -167,6 +167,7 @@ func TestAWrongSettingIsNamedWithWhatWouldBeRight(t *testing.T) {
 		{"control.url", "", "the URL of the control plane"},
 		{"control.url", "control.example.com", "a URL like https://control.example.com"},
 		{"control.url", "ftp://control.example.com", "a URL like"},
+		{"control.url", "127.0.0.1:28080", "a URL like https://"},
 		{"control.url", "https://control.example.com:0", "a URL like"},
 		{"control.token", "", "a token, or token_file"},
 		{"token_secret", "krane-own", "namespace/name"},
@@ -212,10 +213,10 @@ func TestAWrongSettingIsNamedWithWhatWouldBeRight(t *testing.T) {
 
 func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := config.Read([]byte("cluster: {regoin: eu}\nrpc_port: [1]\n"), env())
+	_, err := config.Read([]byte("cluster: {regoin: eu}\nnothing: 1\nrpc_port: [1]\n"), env())
 	for _, want := range []string{
 		"KRANE_CLUSTER_REGION: is not set", "KRANE_CONTROL_URL: is not set", "KRANE_CONTROL_TOKEN: is not set",
-		"cluster.regoin: ", "must be one of cluster.cell_id", `rpc_port: is "a list", must be one value`,
+		"cluster.regoin: ", "must be cluster.region", `rpc_port: is "a list", must be one value`, "nothing: ", "must be one of cluster.cell_id",
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -226,6 +227,7 @@ func TestAFileThatIsNoMapOfSettingsIsRefused(t *testing.T) {
 	for file, want := range map[string]string{
 		"- a":                           "is not a map",
 		"a: b: c":                       "is not YAML",
+		"rpc_port: 1\n\ta: 1":           "is not YAML: line 2",
 		"rpc_port: 1\n---\nrpc_port: 2": "has several YAML documents, must have one",
 		"--- {rpc_port: 1}\n--- {a: 1}": "has several YAML documents, must have one",
 		"\tcontrol: {token: sesame}":    "is not YAML",

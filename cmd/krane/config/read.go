@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,10 +77,8 @@ func read(path string, data []byte, lookup func(string) (string, bool)) (Config,
 	r.together(c)
 	for _, key := range slices.Sorted(maps.Keys(r.file)) {
 		if !r.known[key] {
-			r.errs = append(
-				r.errs,
-				&FieldError{Field: key, File: path, Value: masked, Want: "one of " + strings.Join(slices.Sorted(maps.Keys(r.known)), " ")},
-			)
+			want := cmp.Or(program.Nearest(key, r.known), "one of "+strings.Join(slices.Sorted(maps.Keys(r.known)), " "))
+			r.errs = append(r.errs, &FieldError{Field: key, File: path, Value: masked, Want: want})
 		}
 	}
 	if err := errors.Join(r.errs...); err != nil {
@@ -109,7 +108,7 @@ func (r *reader) parse(data []byte) error {
 			_, key, _ = strings.Cut(key, "key ")
 			return fmt.Errorf("key %s is stated twice", key)
 		}
-		return errors.New("is not YAML")
+		return errors.New("is not YAML" + place.FindString(err.Error()))
 	}
 	var tree any
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -126,6 +125,9 @@ func (r *reader) parse(data []byte) error {
 	}
 	return nil
 }
+
+// place is where the parser of YAML has stopped.
+var place = regexp.MustCompile(`: line \d+`)
 
 func (r *reader) flatten(prefix string, tree map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(tree)) {
@@ -235,10 +237,7 @@ func (r *reader) url(key string) *url.URL {
 	}
 	u, err := url.Parse(v)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !program.HasHost(u) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		if err != nil || u.User != nil || u.RawQuery != "" {
-			v = masked // it may hold a password
-		}
-		r.fail(key, v, "a URL like https://"+strings.TrimSuffix(key, ".url")+".example.com, without user or query")
+		r.fail(key, program.Shown(v), "a URL like https://"+strings.TrimSuffix(key, ".url")+".example.com, without user or query")
 		return nil
 	}
 	return u

@@ -54,7 +54,7 @@ func TestWhileTheCloudIsAwayInASimulatedWorld(t *testing.T) {
 			s.Converged = p.converged
 			p.OnCall = func(w *simtest.World, c cloudtest.Call) {
 				p.judge(w, c)
-				outage.called(w, c)
+				outage.called(c)
 			}
 			return s
 		}
@@ -80,26 +80,32 @@ func (o *outage) begin(w *simtest.World, pools int) {
 	}
 	w.Log("the cloud is away")
 	o.cloud.Away = errors.New("Unavailable")
-	o.each(w, names, longestPause, "degraded for Unavailable", func(name string) bool { return strings.Contains(o.degraded(w, name), "Unavailable") }, func() {
+	says := func(text string) func(string) bool {
+		return func(name string) bool { return strings.Contains(o.degraded(w, name), text) }
+	}
+	o.each(w, names, longestPause, "degraded for Unavailable", says("Unavailable"), func() {
 		w.Log("the cloud throttles")
 		o.cloud.Away = &cloud.RateLimitError{RetryAfter: 5 * time.Second}
-		o.each(w, names, longestPause, "degraded for throttling", func(name string) bool { return strings.Contains(o.degraded(w, name), "throttled") }, func() {
-			w.After(time.Minute, func() {
-				// Each list is one call for all pools that wait for it, at most every five seconds for each pool.
-				if n, most := o.calls["ListInstances"], pools*(int((2*longestPause+time.Minute)/(5*time.Second))+2); n > most {
-					w.Blame("%d lists of the cloud while it was away, want at most %d", n, most)
-				}
-				for n, name := range names {
-					if now := o.count(w, name); now != o.counts[n] {
-						w.Blame("%s: counts %v became %v while the cloud was away", name, o.counts[n], now)
-					}
-				}
-				w.Log("the cloud answers again")
-				o.cloud.Away = nil
-				o.each(w, names, longestPause, "well again", func(name string) bool { return o.degraded(w, name) == "" }, o.then)
-			})
+		o.each(w, names, longestPause, "degraded for throttling", says("throttled"), func() {
+			w.After(time.Minute, func() { o.end(w, names) })
 		})
 	})
+}
+
+// end judges what was seen while the cloud was away, and has it answer again.
+func (o *outage) end(w *simtest.World, names []string) {
+	// Each list is one call for all pools that wait for it, at most every five seconds for each pool.
+	if n, most := o.calls["ListInstances"], len(names)*(int((2*longestPause+time.Minute)/(5*time.Second))+2); n > most {
+		w.Blame("%d lists of the cloud while it was away, want at most %d", n, most)
+	}
+	for n, name := range names {
+		if now := o.count(w, name); now != o.counts[n] {
+			w.Blame("%s: counts %v became %v while the cloud was away", name, o.counts[n], now)
+		}
+	}
+	w.Log("the cloud answers again")
+	o.cloud.Away = nil
+	o.each(w, names, longestPause, "well again", func(name string) bool { return o.degraded(w, name) == "" }, o.then)
 }
 
 // each waits until something holds for every pool, and blames those for which it takes longer than
@@ -125,11 +131,10 @@ func (o *outage) each(w *simtest.World, names []string, bound time.Duration, wha
 }
 
 // called counts a call that the cloud refuses.
-func (o *outage) called(w *simtest.World, c cloudtest.Call) {
-	if o.cloud.Away == nil {
-		return
+func (o *outage) called(c cloudtest.Call) {
+	if o.cloud.Away != nil {
+		o.calls[c.Operation]++
 	}
-	o.calls[c.Operation]++
 }
 
 // count is what the status of a pool says of its machines.

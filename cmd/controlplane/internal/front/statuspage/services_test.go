@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
@@ -245,6 +246,24 @@ func TestWhatIsOnItsWayIsNotYetStuck(t *testing.T) {
 	require.Regexp(t, `healthy \d+ s ago`, rows[0], "since it is healthy")
 	rows, _, _ = w.serviceRows("?q=" + id(clusterA, 5))
 	require.Regexp(t, `deleted \d+ s ago`, rows[0])
+}
+
+// TestWhatCannotBeSeenIsNotHeld has an agent whose API server is away: whether a service is deleted is not known.
+func TestWhatCannotBeSeenIsNotHeld(t *testing.T) {
+	t.Parallel()
+	w := small(t, statuspage.Config{})
+	w.register(clusterA, "nyc3", 2)
+	well := [3]string{"Healthy"}
+	w.report(clusterA, well, well)
+	w.admin("DELETE", servicePath(clusterA, 1), nil)
+	w.report(clusterA, well, [3]string{"Applying", starbase.ClassUnseen, "not known"})
+	rows, links, _ := w.serviceRows("?q=" + id(clusterA, 1))
+	require.Contains(t, rows[0], "being deleted")
+	page := plain(w.get(links[0], "Authorization", "Bearer "+adminToken).body)
+	require.Contains(t, page, "What next: The agent cannot see the cluster: look at its API server.")
+	require.NotContains(t, plain(w.seen("/status/clusters/"+clusterA)), "still there")
+	w.report(clusterA, well, [3]string{"Applying", "Deleting", "1 object is not deleted yet"})
+	require.Contains(t, plain(w.seen("/status/clusters/"+clusterA)), "1 deleted service is still there")
 }
 
 // TestSinceIsOfWhatIsShown deletes a service that was healthy for long, and reports without one.

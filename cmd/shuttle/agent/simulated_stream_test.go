@@ -264,6 +264,9 @@ func TestAStreamThatIsWrongIsNoStream(t *testing.T) {
 					end()
 				})
 				w.After(begin+7*time.Minute+20*time.Second, func() {
+					if says := all[n].says; says != "" && !p.saysAgain("stream") {
+						w.Blame("%s: the log does not say that the stream is back while it lasts:\n%s", name, p.log.String())
+					}
 					p.putWeb(at(0), 4+3*n)
 					w.Within(time.Second, name+": a change comes at once", right)
 				})

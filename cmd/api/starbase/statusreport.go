@@ -28,6 +28,8 @@ type StatusReport struct {
 	Generation int64 `json:"generation"`
 	// InstanceID names the running agent process.
 	InstanceID string `json:"instance_id"`
+	// Region is the region that the agent is configured with. Empty: not known.
+	Region string `json:"region,omitempty"`
 	// Services has one entry for each service that changed its status, or
 	// for all.
 	Services Statuses `json:"services"`
@@ -225,6 +227,7 @@ func (r *StatusReport) Validate() []FieldError {
 	applied := r.Generation >= 1 || r.Generation == 0 && r.ClusterErrorClass != "" && len(r.Services) == 0 && !r.Complete
 	v.require("generation", r.Generation, applied, "1 or more; or 0 with a cluster_error_class, without services, not complete")
 	v.bounded("instance_id", r.InstanceID, 1, maxStatusName)
+	v.bounded("region", r.Region, 0, maxStatusName)
 	v.require(
 		"left_projects",
 		len(r.LeftProjects),

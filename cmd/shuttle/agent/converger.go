@@ -94,6 +94,7 @@ func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneRe
 	}
 	c.metrics.held.WithLabelValues("limit").Set(float64(len(report.Held.IDs())))
 	c.metrics.held.WithLabelValues("grace").Set(float64(report.Pending))
+	c.metrics.held.WithLabelValues("needed").Set(float64(needed(report.Results)))
 	c.metrics.held.WithLabelValues("unproven").Set(float64(len(report.Unproven)))
 	limited, err := held(err)
 	c.unrecorded = ""
@@ -179,6 +180,16 @@ func (c *converger) written(current *accepted) map[types.NamespacedName]written 
 		}
 	}
 	return found
+}
+
+// needed counts what is not deleted, because an object that stays needs it.
+func needed(list []apply.Result) (n int) {
+	for i := range list {
+		if errors.Is(list[i].Err, apply.ErrNeeded) {
+			n++
+		}
+	}
+	return n
 }
 
 func failures(list []apply.Result) (n int) {

@@ -29,6 +29,7 @@ type reporter struct {
 	rollouts *rollouts
 	pods     *podView
 	instance string
+	region   string
 	backoff  reconcile.Backoff // of a report that is not taken
 	trigger  func()            // makes Reconcile run
 
@@ -137,11 +138,12 @@ func (r *reporter) report(last *outcome, cluster problem, epoch string) *starbas
 		return nil
 	case last == nil:
 		return &starbase.StatusReport{
-			Epoch: epoch, InstanceID: r.instance, Services: starbase.Statuses{}, ClusterErrorClass: cluster.class, ClusterMessage: cluster.message,
+			Epoch: epoch, InstanceID: r.instance, Region: r.region, Services: starbase.Statuses{},
+			ClusterErrorClass: cluster.class, ClusterMessage: cluster.message,
 		}
 	}
 	next := &starbase.StatusReport{
-		Epoch: last.current.state.Epoch, Generation: last.current.state.Generation, InstanceID: r.instance,
+		Epoch: last.current.state.Epoch, Generation: last.current.state.Generation, InstanceID: r.instance, Region: r.region,
 		ClusterErrorClass: cluster.class, ClusterMessage: cluster.message, HeldDeletions: last.deletions.held,
 	}
 	var complete bool

@@ -20,12 +20,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
 	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
 // told is the report that follows the last pass.
@@ -65,6 +67,12 @@ func (p *passes) fails() error {
 	require.Error(p.t, err)
 	synctest.Wait()
 	return err
+}
+
+func (p *passes) needed() float64 {
+	var m dto.Metric
+	require.NoError(p.t, p.metrics.held.WithLabelValues("needed").Write(&m))
+	return m.GetGauge().GetValue()
 }
 
 func (p *passes) generationApplied() float64 {
@@ -210,6 +218,7 @@ func TestANamespaceThatAPersonUsesIsReported(t *testing.T) {
 		require.Equal(t, starbase.ClassLeftover, p.told().ClusterErrorClass)
 		require.Contains(t, p.told().ClusterMessage, "Namespace/proj-shop: ")
 		require.Contains(t, p.told().ClusterMessage, "ConfigMap/proj-shop/kept")
+		require.EqualValues(t, 1, p.needed())
 		require.EqualValues(t, 1, p.generationApplied(), "a pass that failed is not applied")
 
 		require.NoError(t, p.server.Tracker().Delete(maps, "proj-shop", "kept"))
@@ -222,6 +231,7 @@ func TestANamespaceThatAPersonUsesIsReported(t *testing.T) {
 		require.Zero(t, p.count("namespaces"))
 		require.Empty(t, p.told().ClusterErrorClass)
 		require.EqualValues(t, 2, p.generationApplied())
+		require.Zero(t, p.needed())
 	})
 }
 
@@ -419,4 +429,42 @@ func TestANameThatIsTakenIsSaidOnce(t *testing.T) {
 	_, _, message = stand(s, o.results)
 	require.Equal(t, 1, strings.Count(message, "it was made by kubectl"), message)
 	require.NotContains(t, message, "Applier")
+}
+
+// TestTheAgentKnowsTheNamesOfItsRecords, and its region, and lets a refused state be reported.
+func TestTheAgentKnowsTheNamesOfItsRecords(t *testing.T) {
+	t.Parallel()
+	at, err := url.Parse("https://starbase.example.com")
+	require.NoError(t, err)
+	a := &Agent{
+		Config:     Config{StarbaseURL: at, ClusterID: passing, Region: "fra1", SnapshotInterval: time.Minute, CapacityInterval: time.Minute},
+		Kubernetes: &rest.Config{Host: "http://127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler),
+	}
+	made, err := a.newTerm(newMetrics())
+	require.NoError(t, err)
+	found := 0
+	var status *reporter
+	for _, member := range made.group.Members {
+		loop, ok := member.Starter.(*reconcile.Loop)
+		if !ok {
+			continue
+		}
+		switch r := loop.Reconciler.(type) {
+		case *converger:
+			require.Equal(t, "ConfigMap starform-system/shuttle-deletions-"+passing, r.memory)
+			found++
+		case *puller:
+			require.Equal(t, "ConfigMap starform-system/shuttle-generation-"+passing, r.newest.name)
+			r.report("e", problem{"X", "y"})
+			found++
+		case *reporter:
+			require.Equal(t, "fra1", r.region)
+			status = r
+			found++
+		}
+	}
+	require.Equal(t, 3, found)
+	require.Equal(t, &starbase.StatusReport{
+		Epoch: "e", InstanceID: status.instance, Region: "fra1", Services: starbase.Statuses{}, ClusterErrorClass: "X", ClusterMessage: "y",
+	}, status.report(nil, together(&status.cluster), status.epoch))
 }

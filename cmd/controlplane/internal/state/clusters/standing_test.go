@@ -183,3 +183,27 @@ func TestOneServiceWithoutAProofHidesNoOther(t *testing.T) {
 	require.Len(t, services, 1, "the other has no tombstone left")
 	require.Equal(t, other, services[0].ServiceID)
 }
+
+// TestAnotherRegionIsSaidOnce names both, and says nothing of an agent that tells none.
+func TestAnotherRegionIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	report := func(more string) {
+		t.Helper()
+		state := w.pull(clusterA)
+		got := w.do("POST", statusPath(clusterA), w.tokens[clusterA],
+			fmt.Sprintf(`{"epoch":%q,"generation":%d,"instance_id":"i","services":[]%s}`, state.Epoch, state.Generation, more))
+		require.Equal(t, 204, got.status, got.body)
+	}
+	said := func() int { return strings.Count(w.log.String(), "has another region than the cluster") }
+	report("")
+	report(`,"region":"nyc3"`)
+	require.Zero(t, said())
+	report(`,"region":"fra1"`)
+	report(`,"region":"fra1"`)
+	require.Equal(t, 1, said())
+	require.Contains(t, w.log.String(), `"agent":"fra1","cluster":"nyc3"`)
+	report(`,"region":"nyc3"`)
+	report(`,"region":"fra1"`)
+	require.Equal(t, 2, said(), "it was right in between")
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -251,6 +252,9 @@ func TestAStreamThatIsWrongIsNoStream(t *testing.T) {
 					said := strings.Count(p.log.String(), "stream of versions: pulling until there is one")
 					if says := all[n].says; says != "" && (said != 1 || !strings.Contains(p.log.String(), says)) {
 						w.Blame("%s: the log says it %d times, want once and %q:\n%s", name, said, all[n].says, p.log.String())
+					}
+					if twice := `starbase.example.com/[^ ]*": GET https://starbase.example.com`; regexp.MustCompile(twice).MatchString(p.log.String()) {
+						w.Blame("%s: the log names the request twice:\n%s", name, p.log.String())
 					}
 					p.putWeb(at(1), 1)
 					p.plane.Lose = nil

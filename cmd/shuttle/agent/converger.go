@@ -89,9 +89,6 @@ func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneRe
 		Guard:      c.guard, Approved: current.state.ApprovedDeletions,
 	})
 	c.log(ctx, report.Results)
-	if errors.Is(err, apply.ErrNotSynced) && len(report.Held.Units) == 0 {
-		report.Held = c.last.Held // what was held is held while nothing is known
-	}
 	c.metrics.held.WithLabelValues("limit").Set(float64(len(report.Held.IDs())))
 	c.metrics.held.WithLabelValues("grace").Set(float64(report.Pending))
 	c.metrics.held.WithLabelValues("needed").Set(float64(needed(report.Results)))

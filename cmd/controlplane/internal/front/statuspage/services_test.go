@@ -251,19 +251,22 @@ func TestWhatIsOnItsWayIsNotYetStuck(t *testing.T) {
 // TestWhatCannotBeSeenIsNotHeld has an agent whose API server is away: whether a service is deleted is not known.
 func TestWhatCannotBeSeenIsNotHeld(t *testing.T) {
 	t.Parallel()
-	w := small(t, statuspage.Config{})
-	w.register(clusterA, "nyc3", 2)
-	well := [3]string{"Healthy"}
-	w.report(clusterA, well, well)
-	w.admin("DELETE", servicePath(clusterA, 1), nil)
-	w.report(clusterA, well, [3]string{"Applying", starbase.ClassUnseen, "not known"})
-	rows, links, _ := w.serviceRows("?q=" + id(clusterA, 1))
-	require.Contains(t, rows[0], "being deleted")
-	page := plain(w.get(links[0], "Authorization", "Bearer "+adminToken).body)
-	require.Contains(t, page, "What next: The agent cannot see the cluster: look at its API server.")
-	require.NotContains(t, plain(w.seen("/status/clusters/"+clusterA)), "still there")
-	w.report(clusterA, well, [3]string{"Applying", "Deleting", "1 object is not deleted yet"})
-	require.Contains(t, plain(w.seen("/status/clusters/"+clusterA)), "1 deleted service is still there")
+	well, next := [3]string{"Healthy"}, "What next: The agent cannot see the cluster: look at its API server."
+	for class, is := range map[string]string{starbase.ClassUnseen: "being deleted", "Deleting": "deletion held"} {
+		w := small(t, statuspage.Config{})
+		w.register(clusterA, "nyc3", 2)
+		w.report(clusterA, well, well)
+		w.admin("DELETE", servicePath(clusterA, 1), nil)
+		w.report(clusterA, well, [3]string{"Applying", class, "1 object"})
+		rows, links, _ := w.serviceRows("?q=" + id(clusterA, 1))
+		require.Contains(t, rows[0], is)
+		require.Equal(t, class == starbase.ClassUnseen, strings.Contains(plain(w.seen(links[0])), next))
+		list, _, _ := w.placeRows("/status/clusters")
+		require.Equal(t, class == "Deleting", strings.Contains(plain(w.shown()), "1 deletion held"))
+		for _, page := range []string{list[0], plain(w.seen("/status/clusters/" + clusterA))} {
+			require.Equal(t, class == "Deleting", strings.Contains(page, "1 deleted service is still there"), page)
+		}
+	}
 }
 
 // TestSinceIsOfWhatIsShown deletes a service that was healthy for long, and reports without one.

@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -369,6 +372,47 @@ func TestAfterAnOlderStateAnotherConnectionIsTaken(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, closed)
 	})
+}
+
+// TestTheOlderOfTwoIsLeft has two Starbases behind one address, which gives each connection to the next of them.
+func TestTheOlderOfTwoIsLeft(t *testing.T) {
+	t.Parallel()
+	p := &passes{t: t}
+	var servers []net.Listener
+	for _, generation := range []int64{52, 55} {
+		body, err := json.Marshal(p.state(generation, "web"))
+		require.NoError(t, err)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }))
+		t.Cleanup(server.Close)
+		servers = append(servers, server.Listener)
+	}
+	next := 0
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		to := servers[next%2].Addr()
+		next++
+		return (&net.Dialer{}).DialContext(ctx, to.Network(), to.String())
+	}
+	transport := &http.Transport{DialContext: dial}
+	t.Cleanup(transport.CloseIdleConnections)
+	at, err := url.Parse("http://starbase.example.com")
+	require.NoError(t, err)
+	tokens := owntoken.New(owntoken.Config{Given: func() (string, error) { return "t", nil }})
+	puller := &puller{
+		client: newClient(&Config{StarbaseURL: at, ClusterID: passing}, tokens, transport, newMetrics().observeStarbase),
+		owner:  Owner(passing), cluster: passing, desired: &desired{}, metrics: newMetrics(), logger: slog.New(slog.DiscardHandler),
+		newest:  &newest{memory: &apply.FileMemory{Path: filepath.Join(t.TempDir(), "accepted")}},
+		changed: func() {}, report: func(string, problem) {},
+	}
+	_, err = puller.newest.reach(t.Context(), p.state(55))
+	require.NoError(t, err)
+	_, err = puller.Reconcile(t.Context())
+	require.ErrorContains(t, err, "generation 52 is older than 55")
+	_, err = puller.Reconcile(t.Context())
+	require.NoError(t, err, "the other one")
+	require.Equal(t, 2, next)
+	_, err = puller.Reconcile(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, next, "this connection stays")
 }
 
 // TestAnOutageIsOneLineAPass has a hundred objects fail for one cause, and one for another.

@@ -93,13 +93,13 @@ func (c *converger) deletions(ctx context.Context, current *accepted) deletions 
 	found.held = heldDeletions(c.stillHeld(current))
 	held, unproven, results := idsOf(last.Held.IDs()), idsOf(last.Unproven), resultsOf(last.Results)
 	slow := map[apply.ID]time.Time{}
-	late := func(id apply.ID) bool { // it has been there for a while
+	late := func(id apply.ID, after time.Duration) bool { // it has been there for so long
 		since, known := c.slow[id]
 		if !known {
 			since = time.Now()
 		}
 		slow[id] = since
-		return time.Since(since) >= slowDeletion
+		return time.Since(since) >= after
 	}
 	defer func() { c.slow = slow }()
 	asked := 0
@@ -112,7 +112,13 @@ func (c *converger) deletions(ctx context.Context, current *accepted) deletions 
 			if at.project != "" {
 				found.projects[at.project] = true
 			}
-			if failure := results[o.ID].Err; failure != nil && !errors.Is(failure, apply.ErrNotSynced) && !o.Deleting && late(o.ID) {
+			switch failure := results[o.ID].Err; {
+			case o.Deleting:
+				if late(o.ID, slowEnd) && asked < maxAsked {
+					asked++
+					found.stuck = append(found.stuck, c.finalizers(ctx, o.ID)+" is being deleted for long")
+				}
+			case failure != nil && !errors.Is(failure, apply.ErrNotSynced) && late(o.ID, slowDeletion):
 				found.stuck = append(found.stuck, fmt.Sprintf("%s: %v", o.ID, failure))
 			}
 			continue
@@ -125,7 +131,7 @@ func (c *converger) deletions(ctx context.Context, current *accepted) deletions 
 		switch failure := results[o.ID].Err; {
 		case o.Deleting:
 			l.going++
-			if late(o.ID) && l.final == "" && asked < maxAsked {
+			if late(o.ID, slowDeletion) && l.final == "" && asked < maxAsked {
 				asked++
 				l.final = c.finalizers(ctx, o.ID)
 			}
@@ -163,6 +169,8 @@ func (c *converger) deletions(ctx context.Context, current *accepted) deletions 
 const (
 	// slowDeletion is how long an object that must go may be there until a person has to know what keeps it.
 	slowDeletion = time.Minute
+	// slowEnd is the same for what others may have to end first, such as the pods in a Namespace.
+	slowEnd = 5 * time.Minute
 	// maxAsked bounds how many objects are asked for their finalizers in one pass.
 	maxAsked = 5
 )
@@ -183,7 +191,7 @@ func (c *converger) finalizers(ctx context.Context, id apply.ID) string {
 	if err != nil || len(found.GetFinalizers()) == 0 {
 		return text // the next pass asks again
 	}
-	return text + " waits for its finalizers: " + strings.Join(found.GetFinalizers(), ", ")
+	return text + " (finalizers: " + strings.Join(found.GetFinalizers(), ", ") + ")"
 }
 
 // forget drops what is known of services that the state wants again.

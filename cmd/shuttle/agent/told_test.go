@@ -245,15 +245,7 @@ func TestAFinalizerIsNamed(t *testing.T) {
 		p := newPasses(t)
 		p.accept(p.state(1, "web", "api"))
 		p.pass()
-		p.server.PrependReactor("delete", "deployments", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			d := action.(clienttesting.DeleteAction) //nolint:forcetypeassert // the verb says so
-			found, err := p.server.Tracker().Get(d.GetResource(), d.GetNamespace(), d.GetName())
-			require.NoError(t, err)
-			o := found.DeepCopyObject().(*metav1.PartialObjectMetadata) //nolint:forcetypeassert // it has no others
-			now := metav1.Now()
-			o.DeletionTimestamp, o.Finalizers, o.ResourceVersion = &now, []string{"example.com/hold"}, "2"
-			return true, nil, p.server.Tracker().Update(d.GetResource(), o, d.GetNamespace())
-		})
+		p.finalize("deployments")
 		p.accept(p.tombstones(2, 1))
 		p.pass()
 		p.desired.confirm()
@@ -262,7 +254,39 @@ func TestAFinalizerIsNamed(t *testing.T) {
 		require.Equal(t, "1 object is not deleted yet", p.of(1).Message)
 		p.passUntil(time.Now().Add(slowDeletion + 4*time.Second))
 		require.Contains(t, p.of(1).Message, "1 object is not gone yet: Deployment.apps/proj-shop/")
-		require.Contains(t, p.of(1).Message, "waits for its finalizers: example.com/hold")
+		require.Contains(t, p.of(1).Message, " (finalizers: example.com/hold)")
+	})
+}
+
+// TestANamespaceThatDoesNotEndIsNamed gives it five minutes.
+func TestANamespaceThatDoesNotEndIsNamed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPasses(t)
+		p.accept(p.state(1, "web"))
+		p.pass()
+		p.finalize("namespaces")
+		gone := p.state(2)
+		gone.Projects[0].Deleted = true
+		p.accept(gone)
+		p.passUntil(time.Now().Add(slowEnd - 10*time.Second))
+		require.Empty(t, p.told().ClusterErrorClass)
+		p.passUntil(time.Now().Add(time.Minute))
+		require.Equal(t, starbase.ClassLeftover, p.told().ClusterErrorClass)
+		require.Contains(t, p.told().ClusterMessage, "Namespace/proj-shop (finalizers: example.com/hold) is being deleted for long")
+	})
+}
+
+// finalize has each deletion of these wait for a finalizer.
+func (p *passes) finalize(resource string) {
+	p.server.PrependReactor("delete", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+		d := action.(clienttesting.DeleteAction) //nolint:forcetypeassert // the verb says so
+		found, err := p.server.Tracker().Get(d.GetResource(), d.GetNamespace(), d.GetName())
+		require.NoError(p.t, err)
+		o := found.DeepCopyObject().(*metav1.PartialObjectMetadata) //nolint:forcetypeassert // it has no others
+		now := metav1.Now()
+		o.DeletionTimestamp, o.Finalizers, o.ResourceVersion = &now, []string{"example.com/hold"}, "2"
+		return true, nil, p.server.Tracker().Update(d.GetResource(), o, d.GetNamespace())
 	})
 }
 

@@ -193,8 +193,12 @@ func (t *term) answered(context.Context) error {
 	if _, answered := t.state.peek(); answered {
 		return nil
 	}
-	if err := t.state.why(); err != nil {
-		return fmt.Errorf("no state is accepted yet: %w", err)
+	err := t.state.why()
+	if p := acceptance(err); p != (problem{}) {
+		return errors.New("no state is accepted yet: " + p.message)
 	}
-	return errors.New("no answer yet")
+	if answer, ok := errors.AsType[*StarbaseError](err); ok {
+		return fmt.Errorf("no state is accepted yet: %w", answer)
+	}
+	return errors.New("no answer yet") // the log says why, with the URL
 }

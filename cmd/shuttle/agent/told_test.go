@@ -398,6 +398,30 @@ func TestAfterAnOlderStateAnotherConnectionIsTaken(t *testing.T) {
 	})
 }
 
+// TestReadinessSaysWhyThereIsNoState, and no URL to those who may ask.
+func TestReadinessSaysWhyThereIsNoState(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{nil, "no answer yet"},
+		{&url.Error{Op: "Get", URL: "https://starbase.example.com", Err: errors.New("refused")}, "no answer yet"},
+		{
+			fmt.Errorf("https://starbase.example.com: %w", &StarbaseError{Status: 403, Code: "forbidden", Message: "another cluster"}),
+			"no state is accepted yet: starbase answered 403 forbidden: another cluster",
+		},
+		{
+			fmt.Errorf("https://starbase.example.com: %w", &starbase.RefusedError{Reason: reasonGeneration, Err: errors.New("52 after 55")}),
+			"no state is accepted yet: " + (&starbase.RefusedError{Reason: reasonGeneration, Err: errors.New("52 after 55")}).Error(),
+		},
+	} {
+		d := &desired{}
+		d.fail(test.err)
+		require.EqualError(t, (&term{state: d}).answered(t.Context()), test.want)
+	}
+}
+
 // TestTheOlderOfTwoIsLeft has two Starbases behind one address, which gives each connection to the next of them.
 func TestTheOlderOfTwoIsLeft(t *testing.T) {
 	t.Parallel()

@@ -81,7 +81,7 @@ func TestAChildOfTheSameParentIsTakenOver(t *testing.T) {
 	}
 	set := b.set(t, child("ours", "parent", "new"), child("anothers", "parent", "new"), child("strangers", "parent", "new"))
 	report, err := a.Apply(t.Context(), set)
-	require.ErrorContains(t, err, "(Applier.Adoption decides about such objects)")
+	require.ErrorContains(t, err, "and is not taken over")
 	require.Equal(t, 1, report.Count(apply.Updated), "%v", report.Results)
 	require.Equal(t, 2, report.Count(apply.Refused), "of another parent, and of none")
 	require.Equal(t, "new", b.kubectl(t, "get", "-n", b.ns, "configmap", "ours", "-o", "jsonpath={.data.key}"))

@@ -82,6 +82,7 @@ func (r Report) Err() error {
 // Errors for conditions that callers branch on, found with errors.Is.
 var (
 	// ErrNotOurs: an object with this name exists and belongs to another owner.
+	// [Applier.Adoption] decides about one that no owner has.
 	ErrNotOurs = write.ErrNotOurs
 	// ErrClaimed: the object belongs to another part, which the message names.
 	ErrClaimed = write.ErrClaimed

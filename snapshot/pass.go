@@ -48,6 +48,7 @@ type Pass struct {
 	Err error
 
 	recorded bool
+	early    bool // the view was not complete yet
 }
 
 // maxRejections bounds the Rejections of a Pass.

@@ -151,7 +151,7 @@ func (w *worker[R]) run(ctx context.Context) {
 			}
 			// An instant that fails again was reported before.
 			if pass.recorded || !again || pass.Accepted+pass.Duplicates+pass.Rejected+pass.Lost > 0 {
-				w.report(ctx, pass)
+				w.report(ctx, pass, seen.IsZero())
 			}
 			seen = at
 		}
@@ -205,6 +205,7 @@ func (w *worker[R]) pass(ctx context.Context, at time.Time, again bool) (pass Pa
 func (w *worker[R]) record(ctx context.Context, pass *Pass) {
 	if !w.current(time.Now()) {
 		if w.Source.Seen().IsZero() {
+			pass.early = true
 			pass.failed(fmt.Errorf("%w: it has not been complete yet", ErrStale))
 			return
 		}
@@ -364,9 +365,15 @@ func (w *worker[R]) close(ctx context.Context) {
 	}
 }
 
-func (w *worker[R]) report(ctx context.Context, pass Pass) {
+// report tells what became of an instant, and whether it was the first one: the view of a program that has just
+// started is not complete yet, and the instant is tried again.
+func (w *worker[R]) report(ctx context.Context, pass Pass, first bool) {
 	if pass.Err != nil || pass.Lost > 0 || pass.Rejected > 0 || pass.Missed > 0 {
-		w.Logger.WarnContext(ctx, "snapshot incomplete", slog.Time("at", pass.At), slog.Int("collected", pass.Collected),
+		level := slog.LevelWarn
+		if first && pass.early && pass.Lost+pass.Rejected+pass.Spooled == 0 {
+			level = slog.LevelDebug
+		}
+		w.Logger.Log(ctx, level, "snapshot incomplete", slog.Time("at", pass.At), slog.Int("collected", pass.Collected),
 			slog.Int("rejected", pass.Rejected), slog.Int("lost", pass.Lost), slog.Int("spooled", pass.Spooled),
 			slog.Int("missed", pass.Missed), slog.Any("error", pass.Err))
 	}

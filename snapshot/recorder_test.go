@@ -1,11 +1,13 @@
 package snapshot_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"math"
 	"path/filepath"
 	"slices"
@@ -380,9 +382,11 @@ func TestAnInstantIsTriedAgainUntilTheViewIsComplete(t *testing.T) {
 		v, s := &view{}, &store{}
 		time.AfterFunc(5500*time.Millisecond, v.event)
 		var at []string
+		var log bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&log, nil))
 		passes := run(
 			t,
-			&snapshot.Recorder[row]{Source: v, Sink: s, Collect: func(ctx context.Context, instant time.Time) (iter.Seq[row], error) {
+			&snapshot.Recorder[row]{Source: v, Sink: s, Logger: logger, Spread: time.Second, Collect: func(ctx context.Context, instant time.Time) (iter.Seq[row], error) {
 				at = append(at, time.Now().UTC().Format("15:04:05"))
 				return things("a")(ctx, instant)
 			}},
@@ -393,6 +397,11 @@ func TestAnInstantIsTriedAgainUntilTheViewIsComplete(t *testing.T) {
 		require.ErrorIs(t, passes[0].Err, snapshot.ErrStale)
 		require.EqualError(t, passes[0].Err, "view is not current: it has not been complete yet")
 		require.Equal(t, 1, passes[1].Accepted)
+		require.Empty(t, log.String(), "a start is no fault")
+
+		never := &snapshot.Recorder[row]{Source: &view{}, Sink: s, Logger: logger, Collect: things("a")}
+		run(t, never, time.Minute)
+		require.Equal(t, 1, strings.Count(log.String(), "snapshot incomplete"), "the next instant is one")
 	})
 }
 

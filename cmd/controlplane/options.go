@@ -144,6 +144,12 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, database.Close()) }()
+	if alone, err := database.Alone(); err != nil {
+		logger.WarnContext(ctx, "whether another control plane has the database is not known", slog.Any("error", err))
+	} else if !alone {
+		logger.WarnContext(ctx, "another control plane has this database open: run one on an SQLite file, or several on a PostgreSQL",
+			slog.String("database", database.Name()))
+	}
 
 	registry := program.NewRegistry("controlplane")
 	failures, err := audit.NewFailures(registry)

@@ -152,7 +152,7 @@ func (w *Writer) Claim(t *Target, found metav1.Object) error {
 	case standing == identity.Others:
 		return fmt.Errorf("%w: its labels name another one", ErrNotOurs)
 	case foreign && !t.Adopt:
-		return fmt.Errorf("%w: it was made by %s (Applier.Adoption decides about such objects)", ErrNotOurs, managers(found))
+		return fmt.Errorf("%w: it was made by %s and is not taken over", ErrNotOurs, managers(found))
 	case foreign && controller != nil:
 		return fmt.Errorf("%w: %s %s controls it and would change it again", ErrNotOurs, controller.Kind, controller.Name)
 	case w.Owner.PartLabel != "" && part != "" && part != t.Part && !w.Owner.Strayed(found):

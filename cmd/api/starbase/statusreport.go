@@ -23,10 +23,13 @@ const (
 type StatusReport struct {
 	// Epoch is the epoch of the body the pass applied.
 	Epoch string `json:"epoch"`
-	// Generation is the generation of the body the pass applied.
+	// Generation is the generation of the body the pass applied. Zero: the agent has accepted
+	// no body since its start, and ClusterErrorClass says why; the report is about nothing else.
 	Generation int64 `json:"generation"`
 	// InstanceID names the running agent process.
 	InstanceID string `json:"instance_id"`
+	// Region is the region that the agent is configured with. Empty: not known.
+	Region string `json:"region,omitempty"`
 	// Services has one entry for each service that changed its status, or
 	// for all.
 	Services Statuses `json:"services"`
@@ -40,8 +43,8 @@ type StatusReport struct {
 	// HeldDeletions are what the agent would delete if a person approved it. Nil: nothing.
 	HeldDeletions *HeldDeletions `json:"held_deletions,omitempty"`
 	// ClusterErrorClass is one word for programs, such as [ClassGatewayMissing], about why
-	// the configuration of the cluster is not in effect. Empty: it is, as far as the agent
-	// has seen.
+	// the configuration of the cluster, or a newer state, is not in effect. Empty: it is, as far
+	// as the agent has seen.
 	ClusterErrorClass string `json:"cluster_error_class,omitempty"`
 	// ClusterMessage explains it to people, as [ServiceStatus.Message] does.
 	ClusterMessage string `json:"cluster_message,omitempty"`
@@ -193,6 +196,21 @@ const (
 	// ClassGatewayMissing is a Service of the gateway, or its namespace, that the cluster
 	// does not have. It is about a cluster.
 	ClassGatewayMissing = "GatewayMissing"
+	// ClassStateNotRecorded is a state that is not applied, because the agent cannot read or
+	// write down which one was the newest. It is about a cluster.
+	ClassStateNotRecorded = "StateNotRecorded"
+	// ClassStateRefused is a state that the agent has refused: it is older than the one before,
+	// or is not whole. It is about a cluster.
+	ClassStateRefused = "StateRefused"
+	// ClassUnseen is an API server that does not answer the agent: what is reported is what was
+	// so before. It is about a cluster, or about a deleted service of which objects may be left.
+	ClassUnseen = "Unseen"
+	// ClassDeletionsNotRecorded are deletions that wait, because the agent cannot read or write
+	// down what it has deleted before. It is about a cluster.
+	ClassDeletionsNotRecorded = "DeletionsNotRecorded"
+	// ClassLeftover is an object of a deleted project that cannot be deleted, such as a Namespace
+	// in which a person keeps something. It is about a cluster.
+	ClassLeftover = "Leftover"
 )
 
 // Identity returns the identity of the service the status is about.
@@ -206,8 +224,10 @@ func (s *ServiceStatus) Identity() Identity {
 func (r *StatusReport) Validate() []FieldError {
 	var v violations
 	v.bounded("epoch", r.Epoch, 1, maxStatusName)
-	v.require("generation", r.Generation, r.Generation >= 1, "1 or more")
+	applied := r.Generation >= 1 || r.Generation == 0 && r.ClusterErrorClass != "" && len(r.Services) == 0 && !r.Complete
+	v.require("generation", r.Generation, applied, "1 or more; or 0 with a cluster_error_class, without services, not complete")
 	v.bounded("instance_id", r.InstanceID, 1, maxStatusName)
+	v.bounded("region", r.Region, 0, maxStatusName)
 	v.require(
 		"left_projects",
 		len(r.LeftProjects),

@@ -154,6 +154,7 @@ func (s *Service) Validate() []FieldError {
 	}
 	v.quantities("resources.requests", s.Resources.Requests)
 	v.quantities("resources.limits", s.Resources.Limits)
+	v.ordered(s.Resources)
 	v.probe("probes.startup", s.Probes.Startup)
 	v.probe("probes.readiness", s.Probes.Readiness)
 	v.probe("probes.liveness", s.Probes.Liveness)

@@ -63,7 +63,7 @@ func firstBuild(b *bench, _ database) {
 	await.Eventually(t, "it says what is missing", func() bool {
 		status, text := a.ask("/readyz")
 		require.Equal(t, http.StatusServiceUnavailable, status)
-		return strings.Contains(text, "starbase: not ready: no answer yet")
+		return strings.Contains(text, "starbase: not ready: no ")
 	})
 	b.link.set(nil)
 	b.healthy(5)

@@ -33,10 +33,23 @@ func (c Client) Do(request *http.Request) (*http.Response, error) {
 	}
 	if err := c.strange(answer); err != nil {
 		answer.Body.Close() //nolint:errcheck,gosec // it is of no use
-		return nil, fmt.Errorf("%s %s: %w", request.Method, request.URL.Redacted(), err)
+		return nil, &AnswerError{Request: request.Method + " " + request.URL.Redacted(), Err: err}
 	}
 	return answer, nil
 }
+
+// AnswerError is an answer that cannot be one of a control plane.
+type AnswerError struct {
+	// Request is the method and the URL, without a password.
+	Request string
+	// Err is what is strange, and what may be wrong.
+	Err error
+}
+
+func (e *AnswerError) Error() string { return e.Request + ": " + e.Err.Error() }
+
+// Unwrap returns what is strange.
+func (e *AnswerError) Unwrap() error { return e.Err }
 
 // strange returns an error if the answer cannot be one of a control plane.
 func (c Client) strange(answer *http.Response) error {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -193,6 +194,26 @@ func (c *Config) givenToken() (string, error) {
 		return "", fmt.Errorf("STARFORM_AUTH_TOKEN_FILE: %w", err)
 	}
 	return token, nil
+}
+
+// withoutRequest returns the error without the method and the URL of its request.
+func withoutRequest(err error) error {
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		return request.Err
+	}
+	if answer, ok := errors.AsType[*between.AnswerError](err); ok {
+		return answer.Err
+	}
+	return err
+}
+
+// reconnect lets the next request take another connection, which may lead to another Starbase of the same address.
+func (c *client) reconnect() {
+	for _, of := range []between.Client{c.http, c.lasting} {
+		if of.HTTP != nil {
+			of.HTTP.CloseIdleConnections()
+		}
+	}
 }
 
 // refusal reads an error answer.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -28,6 +29,13 @@ type converger struct {
 	last    apply.PruneReport // of the last prune
 	pruned  *accepted         // the state whose deletions were all found and tried, or held
 	limited string            // the last log text about the deletions that the guard holds
+
+	memory     string                 // of the guard, for people
+	unrecorded string                 // why it cannot be used; empty: it can
+	done       map[labelled]bool      // the deleted services that were seen to have no object left
+	slow       map[apply.ID]time.Time // since when an object must go and does not
+	began      time.Time              // of the first pass in which not everything could be seen, of those now
+	seen       bool                   // everything could be seen once
 }
 
 // Reconcile implements reconcile.Reconciler: one pass over the whole state.
@@ -37,6 +45,7 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, nil // without a desired state nothing is changed
 	}
 	c.metrics.passes.Inc()
+	c.forget(current)
 	report, err := c.applier.Apply(ctx, current.set)
 	c.log(ctx, report.Results)
 	var pruneErr error
@@ -52,14 +61,14 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 			c.pruned = current
 		}
 	}
-	if err == nil {
+	if err = errors.Join(err, pruneErr); err == nil {
 		c.metrics.generation.Set(float64(current.state.Generation))
 	}
-	err = errors.Join(err, pruneErr)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, err // a pass that was cut short has not seen all objects
 	}
-	gone := c.deletions(current)
+	gone := c.deletions(ctx, current)
+	c.tell(&gone)
 	c.awaits.Store(len(gone.left) > 0)
 	c.status.update(&outcome{current: current, results: resultsOf(report.Results), written: c.written(current), deletions: gone})
 	if err != nil {
@@ -82,8 +91,14 @@ func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneRe
 	c.log(ctx, report.Results)
 	c.metrics.held.WithLabelValues("limit").Set(float64(len(report.Held.IDs())))
 	c.metrics.held.WithLabelValues("grace").Set(float64(report.Pending))
+	c.metrics.held.WithLabelValues("needed").Set(float64(needed(report.Results)))
 	c.metrics.held.WithLabelValues("unproven").Set(float64(len(report.Unproven)))
 	limited, err := held(err)
+	c.unrecorded = ""
+	if at := slices.IndexFunc(report.Held.Units, func(u apply.HeldUnit) bool { return u.Reason != "" }); report.Held.Digest == "" && at >= 0 {
+		c.unrecorded = fmt.Sprintf("what was deleted before must be known, and %s cannot be used: %s; correct or delete it, and let the agent "+
+			"get, create and patch it", c.memory, report.Held.Units[at].Reason)
+	}
 	if text := fmt.Sprint(limited); len(limited) > 0 && text != c.limited {
 		c.limited = text
 		c.logger.WarnContext(
@@ -109,6 +124,31 @@ func held(err error) (limited []error, others error) {
 	}
 	return nil, err
 }
+
+// tell publishes what keeps the whole cluster from being as it is wanted, or seen. A start takes a while until
+// everything is seen.
+func (c *converger) tell(gone *deletions) {
+	var view, memory problem
+	if unseen := c.applier.Live.Unseen(); unseen == nil {
+		c.seen, c.began = true, time.Time{}
+	} else {
+		if c.began.IsZero() {
+			c.began = time.Now()
+		}
+		if c.seen || time.Since(c.began) >= slowStart {
+			view = problem{starbase.ClassUnseen, shorten("what is reported is what was so before: " + oneLine(unseen))}
+		}
+	}
+	if c.unrecorded != "" {
+		memory = problem{starbase.ClassDeletionsNotRecorded, shorten("deletions wait: " + c.unrecorded)}
+	}
+	c.status.updateCluster(ofView, view)
+	c.status.updateCluster(ofDeletions, memory)
+	c.status.updateCluster(ofProjects, gone.leftovers())
+}
+
+// slowStart is how long it may take until everything is seen.
+const slowStart = 30 * time.Second
 
 // newGuard returns what bounds the deletions of an agent: at most a quarter of what
 // there is goes within an hour because the desired state names it as deleted, and less
@@ -139,6 +179,16 @@ func (c *converger) written(current *accepted) map[types.NamespacedName]written 
 	return found
 }
 
+// needed counts what is not deleted, because an object that stays needs it.
+func needed(list []apply.Result) (n int) {
+	for i := range list {
+		if errors.Is(list[i].Err, apply.ErrNeeded) {
+			n++
+		}
+	}
+	return n
+}
+
 func failures(list []apply.Result) (n int) {
 	for i := range list {
 		if list[i].Err != nil {
@@ -154,20 +204,4 @@ func resultsOf(list []apply.Result) map[apply.ID]apply.Result {
 		results[r.ID] = r
 	}
 	return results
-}
-
-func (c *converger) log(ctx context.Context, results []apply.Result) {
-	for _, r := range results {
-		if r.Err != nil {
-			c.logger.WarnContext(
-				ctx,
-				"object not converged",
-				slog.String("object", r.ID.String()),
-				slog.String("action", string(r.Action)),
-				slog.Any("error", r.Err),
-			)
-			continue
-		}
-		c.logger.InfoContext(ctx, "object converged", slog.String("object", r.ID.String()), slog.String("action", string(r.Action)))
-	}
 }

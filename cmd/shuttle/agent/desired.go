@@ -23,10 +23,11 @@ type accepted struct {
 type desired struct {
 	mu        sync.Mutex
 	current   *accepted
-	answered  bool // Starbase has answered since the start
-	confirmed bool // Starbase has named the current state since the last take
-	fresh     bool // the epoch changed with the current state, and no later answer confirmed it
-	outdated  bool // another state has come, and is not accepted yet
+	answered  bool  // Starbase has answered since the start
+	confirmed bool  // Starbase has named the current state since the last take
+	fresh     bool  // the epoch changed with the current state, and no later answer confirmed it
+	outdated  bool  // another state has come, and is not accepted yet
+	failed    error // why the last question has brought no state; nil if it has
 }
 
 // accept takes a new state. The first body of another epoch than the one before is not
@@ -43,6 +44,20 @@ func (d *desired) confirm() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.answered, d.confirmed, d.fresh, d.outdated = true, true, false, false
+}
+
+// fail notes what the last question has come to.
+func (d *desired) fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failed = err
+}
+
+// why returns why there is no state.
+func (d *desired) why() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failed
 }
 
 // received notes that another state has come. Nothing is deleted until it is accepted, or a later answer
@@ -107,6 +122,7 @@ type puller struct {
 	metrics *metrics
 	logger  *slog.Logger
 	changed func() // called after each answer that may be acted on
+	report  func(epoch string, why problem)
 }
 
 // Reconcile implements reconcile.Reconciler: one question to Starbase.
@@ -120,11 +136,15 @@ func (p *puller) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	switch {
 	case errors.Is(err, errUnchanged):
 		p.desired.confirm()
+		p.report("", problem{})
+		p.desired.fail(nil)
 		p.changed()
 		return reconcile.Result{}, nil
 	case err == nil:
 		err = p.accept(ctx, state)
+		p.report(state.Epoch, acceptance(err))
 	}
+	p.desired.fail(err)
 	if refused, ok := errors.AsType[*starbase.RefusedError](err); ok {
 		p.metrics.rejected.WithLabelValues(string(refused.Reason)).Inc()
 	}
@@ -135,6 +155,9 @@ func (p *puller) accept(ctx context.Context, state *starbase.DesiredState) error
 	p.desired.received()
 	otherEpoch, err := p.newest.reach(ctx, state)
 	if refused, ok := errors.AsType[*starbase.RefusedError](err); ok {
+		if refused.Reason == reasonGeneration {
+			p.client.reconnect() // two that differ may be behind one address: do not ask the older one for good
+		}
 		return p.client.of(desiredState, refused)
 	}
 	if err != nil {

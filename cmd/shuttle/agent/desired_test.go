@@ -127,7 +127,7 @@ func TestAMemoryThatFailsAcceptsNothing(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("nonsense"), 0o600))
 	n := &newest{memory: &apply.FileMemory{Path: path}}
 	_, err := n.reach(t.Context(), of("e1", 1).state)
-	require.ErrorContains(t, err, `it is saved as "nonsense", must be {"epoch": ..., "generation": ...}`)
+	require.ErrorContains(t, err, `has "nonsense", must have {"epoch": ..., "generation": ...}`)
 
 	require.NoError(t, os.Remove(path))
 	_, err = n.reach(t.Context(), of("e1", 1).state)

@@ -3,9 +3,12 @@ package agent //nolint:testpackage // passes are made one by one, in virtual tim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -113,7 +117,7 @@ func TestAPassDeletesNothingOnceANewerStateHasCome(t *testing.T) {
 			p.puller.newest.memory = &unanswered{fails: true}
 			again := p.state(3, "web", "api")
 			require.NoError(t, again.Seal())
-			require.ErrorContains(t, p.puller.accept(t.Context(), again), "the accepted generation is not saved")
+			require.ErrorContains(t, p.puller.accept(t.Context(), again), "cannot be written to")
 		}
 		p.pass()
 		require.Nil(t, p.during, "it has come")
@@ -172,6 +176,33 @@ type passes struct {
 	server *fake.FakeMetadataClient
 	mapper meta.RESTMapper
 	during func() // called at each write, if not nil
+	gone   atomic.Bool
+	mu     sync.Mutex
+	open   []watch.Interface
+}
+
+var errAway = &url.Error{Op: "Get", URL: "https://api.example.com", Err: errors.New("connection refused")}
+
+// away makes the API server refuse all, and ends the watches, or ends that.
+func (p *passes) away(is bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone.Store(is)
+	for _, w := range p.open {
+		w.Stop()
+	}
+	p.open = nil
+}
+
+func (p *passes) watch(action clienttesting.Action) (bool, watch.Interface, error) {
+	if p.gone.Load() {
+		return true, nil, errAway
+	}
+	w, err := p.server.Tracker().Watch(action.GetResource(), action.GetNamespace())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = append(p.open, w)
+	return true, w, err
 }
 
 const passing = "00000000-0000-4000-8000-000000000901" // the cluster
@@ -182,6 +213,10 @@ func newPasses(t *testing.T) *passes {
 	require.NoError(t, metav1.AddMetaToScheme(scheme))
 	p := &passes{t: t, server: fake.NewSimpleMetadataClient(scheme)}
 	p.server.PrependReactor("patch", "*", p.applied)
+	p.server.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return p.gone.Load(), nil, errAway
+	})
+	p.server.PrependWatchReactor("*", p.watch)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range Kinds() {
 		scope := meta.RESTScopeNamespace
@@ -197,7 +232,7 @@ func newPasses(t *testing.T) *passes {
 	state := &desired{}
 	p.converger = &converger{
 		applier: applier, desired: state, guard: newGuard(100, nil), metrics: metrics, logger: logger,
-		status: &reporter{trigger: func() {}, pods: &podView{}, rollouts: &rollouts{}}, awaits: &atomic.Bool{},
+		status: &reporter{instance: "one", trigger: func() {}, pods: &podView{}, rollouts: &rollouts{}}, awaits: &atomic.Bool{},
 	}
 	p.puller = &puller{
 		owner:   owner,
@@ -207,6 +242,7 @@ func newPasses(t *testing.T) *passes {
 		metrics: metrics,
 		logger:  logger,
 		changed: func() {},
+		report:  func(string, problem) {},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -57,7 +57,7 @@ func newMetrics() *metrics {
 		held: prometheus.NewGaugeVec(
 			prometheus.GaugeOpts{
 				Name: "starform_deletions_held",
-				Help: "Objects that are to be deleted and are not, because of a limit or a grace.",
+				Help: "Objects that are to be deleted and are not, because of a limit, a grace, or an object that stays.",
 			},
 			[]string{"reason"},
 		),

@@ -12,7 +12,8 @@ import (
 // newest remembers, over restarts, which desired state was the newest that was accepted:
 // an agent that starts on an older copy of the database must refuse it, as a running one
 // does. A memory that is empty or lost refuses nothing. It is used by one goroutine at a
-// time.
+// time. No state is applied that could not be written down: after a restart an older one would pass for the
+// newest, and roll the whole cluster back. The last accepted state is repaired meanwhile.
 type newest struct {
 	memory apply.GuardMemory
 	name   string // of the memory, for people
@@ -67,7 +68,8 @@ func (n *newest) reach(ctx context.Context, state *starbase.DesiredState) (other
 		if other {
 			n.unsaved = next.Epoch
 		}
-		return false, fmt.Errorf("the accepted generation is not saved: %w", err)
+		return false, &recordError{fmt.Errorf("generation %d is not applied: which one was accepted last cannot be written to %s: %w; "+
+			"let the agent get, create and patch it", next.Generation, n.name, err)}
 	}
 	n.position, n.version, n.unsaved = next, version, ""
 	return other, nil
@@ -79,16 +81,14 @@ func (n *newest) load(ctx context.Context) error {
 	}
 	data, version, err := n.memory.Load(ctx)
 	if err != nil {
-		return fmt.Errorf("the accepted generation is not known: %w", err)
+		return &recordError{fmt.Errorf("no state is applied: which generation was accepted last cannot be read from %s: %w", n.name, err)}
 	}
 	var found position
 	if data != nil {
 		if err := json.Unmarshal(data, &found); err != nil {
-			return fmt.Errorf(
-				"the accepted generation is not known: it is saved as %q, must be {\"epoch\": ..., \"generation\": ...}: %w",
-				data,
-				err,
-			)
+			return &recordError{fmt.Errorf("no state is applied: which generation was accepted last is not known: %s has %.100q, must have "+
+				"{\"epoch\": ..., \"generation\": ...}: %w; write what is right, or delete it: then an older copy of the database would be taken",
+				n.name, data, err)}
 		}
 	}
 	n.position, n.version, n.loaded = found, version, true

@@ -144,6 +144,16 @@ func (p *starbaseWorld) saidOnce(answer proxytest.Answer, loop, endpoint string)
 	return nil
 }
 
+// saysAgain reports whether the log says that a loop that has failed is well again.
+func (p *starbaseWorld) saysAgain(loop string) bool {
+	for line := range strings.Lines(p.log.String()) {
+		if strings.Contains(line, "pass done again") && strings.Contains(line, "loop="+loop+" ") {
+			return true
+		}
+	}
+	return false
+}
+
 // tried returns an error unless a call was made so often in an outage that it backs off, and does not give up.
 func tried(answer proxytest.Answer, n int, outage time.Duration) error {
 	least, most := int(outage/time.Minute), int(outage/(10*time.Second))

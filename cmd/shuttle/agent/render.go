@@ -51,6 +51,7 @@ type Rendered struct {
 type RenderedService struct {
 	Identity   starbase.Identity
 	Replicas   int // of an autoscaled service, the ones it begins with
+	Autoscaled bool
 	Deployment types.NamespacedName
 	Objects    []apply.ID
 	// Shared are the objects of the project and of the environment, which it needs.
@@ -262,6 +263,7 @@ func (r *renderer) render(services []*starbase.Service) {
 		rendered := RenderedService{
 			Identity:   s.Identity(),
 			Replicas:   replicas(s),
+			Autoscaled: autoscaled(s),
 			Deployment: types.NamespacedName{Namespace: p.Namespace, Name: workloadName(s)},
 			Shared:     append(slices.Clone(shared[p.ProjectID]), policyID(p, s.Environment)),
 			Objects:    idsOfObjects(r.out.Objects[first:]),

@@ -71,6 +71,7 @@ func TestAServiceWithEverythingIsRenderedAsTheContractSays(t *testing.T) {
 	s.Deployment = starbase.Deployment{ID: "d1", GitSHA: "abc", DeployedAt: "2026-11-20T00:00:00Z", DeployedBy: "ada", ChangeCause: "first"}
 	rendered := shuttle.Render(state(t, 1, []starbase.Project{p}, s), clusterID, rules)
 	require.Empty(t, rendered.Rejected)
+	require.True(t, rendered.Services[0].Autoscaled)
 
 	var got strings.Builder
 	for _, o := range rendered.Objects {

@@ -29,6 +29,7 @@ type reporter struct {
 	rollouts *rollouts
 	pods     *podView
 	instance string
+	region   string
 	backoff  reconcile.Backoff // of a report that is not taken
 	trigger  func()            // makes Reconcile run
 
@@ -41,7 +42,8 @@ type reporter struct {
 
 	mu      sync.Mutex
 	last    *outcome
-	cluster problem
+	cluster [parts]problem
+	epoch   string // of the last state that was not accepted
 }
 
 // refused is a report that was not taken: it is sent again at a time, although others trigger a pass before.
@@ -51,9 +53,6 @@ type refused struct {
 	times  int
 	again  time.Time
 }
-
-// problem is why the configuration of the cluster is not in effect; zero for none.
-type problem struct{ class, message string }
 
 // outcome is what a pass found.
 type outcome struct {
@@ -81,15 +80,24 @@ func (r *reporter) update(next *outcome) {
 	r.changed()
 }
 
-// updateCluster takes what became of the configuration of the cluster.
-func (r *reporter) updateCluster(next problem) {
+// updateCluster takes the problem that a part has now, zero for none.
+func (r *reporter) updateCluster(of part, next problem) {
 	r.mu.Lock()
-	changed := r.cluster != next
-	r.cluster = next
+	changed := r.cluster[of] != next
+	r.cluster[of] = next
 	r.mu.Unlock()
 	if changed {
 		r.changed()
 	}
+}
+
+// updateState takes why a state of that epoch was not accepted, zero if it was. Without an epoch the state
+// was not read at all.
+func (r *reporter) updateState(epoch string, next problem) {
+	r.mu.Lock()
+	r.epoch = epoch
+	r.mu.Unlock()
+	r.updateCluster(ofState, next)
 }
 
 // Reconcile implements reconcile.Reconciler: one report, unless a recent one
@@ -97,23 +105,11 @@ func (r *reporter) updateCluster(next problem) {
 func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	r.soon.Store(false)
 	r.mu.Lock()
-	last, cluster := r.last, r.cluster
+	last, cluster, epoch := r.last, together(&r.cluster), r.epoch
 	r.mu.Unlock()
-	if last == nil || last.current.state.Basic() {
-		return reconcile.Result{}, nil // without a state, or for a server without the endpoint
-	}
-	next := &starbase.StatusReport{
-		Epoch: last.current.state.Epoch, Generation: last.current.state.Generation, InstanceID: r.instance,
-		ClusterErrorClass: cluster.class, ClusterMessage: cluster.message, HeldDeletions: last.deletions.held,
-	}
-	var complete bool
-	next.Services, complete = r.statuses(last)
-	next.Complete = complete && len(next.Services) <= starbase.MaxStatusServices && len(last.deletions.projects) <= starbase.MaxStatusServices
-	if next.Complete {
-		for project := range last.deletions.projects {
-			next.LeftProjects = append(next.LeftProjects, uuidOf(project))
-		}
-		slices.Sort(next.LeftProjects)
+	next := r.report(last, cluster, epoch)
+	if next == nil {
+		return reconcile.Result{}, nil
 	}
 	if left := reportInterval - time.Since(r.sentAt); r.sent != nil && same(r.sent, next) && left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
@@ -130,6 +126,36 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	}
 	r.sent, r.sentAt, r.failed = next, began, refused{}
 	return reconcile.Result{RequeueAfter: reportInterval - time.Since(began)}, nil
+}
+
+// report makes the report of a pass. Without one it says why no state was accepted, if the epoch of that
+// state is known. Nil: there is nothing to report, or the server lacks the endpoint.
+func (r *reporter) report(last *outcome, cluster problem, epoch string) *starbase.StatusReport {
+	switch {
+	case last != nil && last.current.state.Basic():
+		return nil
+	case last == nil && (epoch == "" || cluster == problem{}):
+		return nil
+	case last == nil:
+		return &starbase.StatusReport{
+			Epoch: epoch, InstanceID: r.instance, Region: r.region, Services: starbase.Statuses{},
+			ClusterErrorClass: cluster.class, ClusterMessage: cluster.message,
+		}
+	}
+	next := &starbase.StatusReport{
+		Epoch: last.current.state.Epoch, Generation: last.current.state.Generation, InstanceID: r.instance, Region: r.region,
+		ClusterErrorClass: cluster.class, ClusterMessage: cluster.message, HeldDeletions: last.deletions.held,
+	}
+	var complete bool
+	next.Services, complete = r.statuses(last)
+	next.Complete = complete && len(next.Services) <= starbase.MaxStatusServices && len(last.deletions.projects) <= starbase.MaxStatusServices
+	if next.Complete {
+		for project := range last.deletions.projects {
+			next.LeftProjects = append(next.LeftProjects, uuidOf(project))
+		}
+		slices.Sort(next.LeftProjects)
+	}
+	return next
 }
 
 // send sends a report in parts that Starbase takes: at least one, also without services, since it
@@ -170,7 +196,10 @@ func (r *reporter) statuses(o *outcome) (list []starbase.ServiceStatus, complete
 			status.Phase, status.ErrorClass, status.Message = starbase.PhaseRejected, classInvalid, shorten(err.Error())
 		}
 		if pods, ok := r.rollouts.of(s.Deployment, o.written[s.Deployment]); ok {
-			status.Ready, status.Desired = int(pods.ready), int(pods.desired)
+			status.Ready = int(pods.ready)
+			if s.Autoscaled { // it has as many as its autoscaler wants
+				status.Desired = int(pods.desired)
+			}
 			if status.Phase == starbase.PhaseProgressing {
 				status.Phase, status.ErrorClass, status.Message = progress(pods, r.pods.cause(s.Identity))
 			}
@@ -233,13 +262,24 @@ func newStatus(id starbase.Identity, generation int64) starbase.ServiceStatus {
 // Without a failure it is Progressing: readiness decides whether its pods run.
 func stand(s *RenderedService, results map[apply.ID]apply.Result) (phase starbase.Phase, class, message string) {
 	var failures []string
+	taken, last := map[string]int{}, "" // where the objects of the same reason are among the failures
 	phase = starbase.PhaseProgressing
 	for _, id := range slices.Concat(s.Shared, s.Objects) {
 		result, ok := results[id]
 		if !ok || result.Err == nil {
 			continue
 		}
-		failures = append(failures, fmt.Sprintf("%s: %v", id, result.Err))
+		if text := result.Err.Error(); errors.Is(result.Err, apply.ErrNotOurs) {
+			last = "; rename the service, or remove what has its names"
+			if at, again := taken[text]; again {
+				failures[at] = fmt.Sprintf("%s, %s", id, failures[at])
+			} else {
+				taken[text] = len(failures)
+				failures = append(failures, fmt.Sprintf("%s: %s", id, text))
+			}
+		} else {
+			failures = append(failures, fmt.Sprintf("%s: %s", id, text))
+		}
 		_, fought := errors.AsType[*apply.FightError](result.Err)
 		switch {
 		case errors.Is(result.Err, apply.ErrNotOurs):
@@ -252,15 +292,17 @@ func stand(s *RenderedService, results map[apply.ID]apply.Result) (phase starbas
 			phase, class = starbase.PhaseFailed, classApplyFailed
 		}
 	}
-	return phase, class, shorten(strings.Join(failures, "; "))
+	text := strings.Join(failures, "; ")
+	return phase, class, shorten(shortenTo(text, starbase.MaxStatusMessage-len(last)) + last)
 }
 
 // shorten cuts a message to what Starbase takes.
-func shorten(message string) string {
-	if len(message) <= starbase.MaxStatusMessage {
+func shorten(message string) string { return shortenTo(message, starbase.MaxStatusMessage) }
+
+func shortenTo(message string, cut int) string {
+	if len(message) <= cut {
 		return message
 	}
-	cut := starbase.MaxStatusMessage
 	for cut > 0 && !utf8.RuneStart(message[cut]) {
 		cut--
 	}

@@ -163,7 +163,7 @@ func TestWhatIsHeldIsReportedAndKeepsNoReportFromBeingComplete(t *testing.T) {
 	}{
 		"the limit":  {leftover{held: 3, grace: 1}, starbase.PhaseFailed, starbase.ClassDeletionHeld, "3 objects are not deleted: more at once"},
 		"no proof":   {leftover{unproven: 1}, starbase.PhaseFailed, starbase.ClassDeletionHeld, "nothing shows that the agent applied them"},
-		"the grace":  {leftover{grace: 4}, starbase.PhaseApplying, starbase.ClassDeletionHeld, "4 objects are not deleted yet: they are absent"},
+		"the grace":  {leftover{grace: 4}, starbase.PhaseApplying, starbase.ClassDeletionHeld, "4 objects are not deleted yet: absent"},
 		"a failure":  {leftover{problem: "ConfigMap/x: denied"}, starbase.PhaseFailed, "DeleteFailed", "denied"},
 		"a finalize": {leftover{going: 2}, starbase.PhaseApplying, "Deleting", "2 objects are not deleted yet"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -252,6 +253,9 @@ func TestAStreamThatIsWrongIsNoStream(t *testing.T) {
 					if says := all[n].says; says != "" && (said != 1 || !strings.Contains(p.log.String(), says)) {
 						w.Blame("%s: the log says it %d times, want once and %q:\n%s", name, said, all[n].says, p.log.String())
 					}
+					if twice := `starbase.example.com/[^ ]*": GET https://starbase.example.com`; regexp.MustCompile(twice).MatchString(p.log.String()) {
+						w.Blame("%s: the log names the request twice:\n%s", name, p.log.String())
+					}
 					p.putWeb(at(1), 1)
 					p.plane.Lose = nil
 				})
@@ -264,6 +268,9 @@ func TestAStreamThatIsWrongIsNoStream(t *testing.T) {
 					end()
 				})
 				w.After(begin+7*time.Minute+20*time.Second, func() {
+					if says := all[n].says; says != "" && !p.saysAgain("stream") {
+						w.Blame("%s: the log does not say that the stream is back while it lasts:\n%s", name, p.log.String())
+					}
 					p.putWeb(at(0), 4+3*n)
 					w.Within(time.Second, name+": a change comes at once", right)
 				})

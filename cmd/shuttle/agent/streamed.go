@@ -38,6 +38,8 @@ func (p *puller) Start(ctx context.Context) error {
 const (
 	// silence is after which time without a frame a stream no longer stands for the answer of a pull.
 	silence = 30 * time.Second
+	// steady is how long a stream lasts, after one that was cut, until the log says that it is back: a proxy may cut each.
+	steady = 15 * time.Second
 	// maxStream is longer than Starbase lets a stream last.
 	maxStream = 2 * time.Hour
 )
@@ -55,8 +57,10 @@ type streamed struct {
 	puller  *puller
 	from    statesync.Source
 	logger  *slog.Logger
+	passes  *slog.Logger    // of the passes of streams
 	streams *reconcile.Loop // a pass is one stream
 	look    func()          // triggers a pass of Reconcile
+	cut     bool            // the last stream has ended early: of follow alone
 
 	mu    sync.Mutex
 	named string    // version of the last proven frame of an open stream; empty: there is none
@@ -64,11 +68,11 @@ type streamed struct {
 }
 
 func newStreamed(p *puller, logger *slog.Logger) *streamed {
-	s := &streamed{puller: p, logger: logger, from: &statesync.Client{
+	s := &streamed{puller: p, logger: logger, passes: program.Changes(logger), from: &statesync.Client{
 		URL: p.client.base, Transport: unbounded{p.client}, Logger: logger,
 	}}
 	s.streams = &reconcile.Loop{
-		Name: "stream", Reconciler: reconcile.Func(s.follow), Logger: program.Changes(logger),
+		Name: "stream", Reconciler: reconcile.Func(s.follow), Logger: s.passes,
 		Interval: 2 * maxStream, // the end of a stream decides
 		Backoff:  reconcile.Backoff{Min: time.Second, Max: time.Minute, Jitter: 0.5},
 	}
@@ -81,7 +85,7 @@ func (s *streamed) Start(ctx context.Context) error { return s.streams.Start(ctx
 // follow reads one stream to its end. It begins with the version of now, so nothing of a stream before counts, and
 // a replica of its own checks it. Streams that end together do not come back together.
 func (s *streamed) follow(ctx context.Context) (reconcile.Result, error) {
-	began, proven := time.Now(), false
+	began, proven, said := time.Now(), false, false
 	defer s.note("")
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
@@ -98,6 +102,10 @@ func (s *streamed) follow(ctx context.Context) (reconcile.Result, error) {
 			}
 			if version := s.version(replica); version != "" {
 				proven = true
+				if !said && (!s.cut || time.Since(began) >= steady) { // the pass ends much later, with the stream
+					said, s.cut = true, false
+					s.passes.DebugContext(ctx, "pass done", slog.String("loop", "stream"), slog.String("version", version))
+				}
 				s.note(version)
 			}
 			return nil
@@ -111,6 +119,7 @@ func (s *streamed) follow(ctx context.Context) (reconcile.Result, error) {
 		s.logger.DebugContext(ctx, "stream ended", slog.Any("reason", ended))
 		return reconcile.Result{RequeueAfter: 1 + rand.N(time.Second)}, nil //nolint:gosec // no secret
 	}
+	s.cut = proven
 	return reconcile.Result{}, fmt.Errorf("stream of versions: pulling until there is one: %w", ended)
 }
 
@@ -162,5 +171,9 @@ type unbounded struct{ client *client }
 func (u unbounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	lasting := *u.client
 	lasting.http = u.client.lasting
-	return lasting.Do(request.Clone(request.Context()))
+	answer, err := lasting.Do(request.Clone(request.Context()))
+	if err != nil {
+		err = withoutRequest(err) // the client of the stream names it
+	}
+	return answer, err
 }

@@ -55,7 +55,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	client := newClient(&a.Config, tokens, a.Starbase, metrics.observeStarbase)
 	state := &desired{}
 
-	status := &reporter{client: client, rollouts: deployments, instance: instanceID(), backoff: a.backoff(), pods: billing}
+	status := &reporter{client: client, rollouts: deployments, instance: instanceID(), region: a.Config.Region, backoff: a.backoff(), pods: billing}
 	statusLoop := &reconcile.Loop{
 		Name:       "status",
 		Reconciler: status,
@@ -75,7 +75,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	awaits := &atomic.Bool{}
 	applier := &apply.Applier{Live: live, OnWrite: metrics.observeWrite}
 	convergeLoop := a.loop("converge", &converger{
-		applier: applier, awaits: awaits,
+		applier: applier, awaits: awaits, memory: "ConfigMap " + deletions.Namespace + "/" + deletions.Name,
 		desired: state, guard: newGuard(a.Config.MaxDeletePercent, deletions), metrics: metrics, logger: a.Logger, status: status,
 	})
 	live.OnWatch = metrics.observeWatchOf
@@ -92,7 +92,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	pull := &puller{
 		client: client, owner: owner, cluster: a.Config.ClusterID, rules: a.Config.rules(),
 		desired: state, newest: &newest{memory: generation, name: "ConfigMap " + generation.Namespace + "/" + generation.Name},
-		metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger,
+		metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger, report: status.updateState,
 	}
 	var from source = pull
 	var stream *streamed
@@ -128,7 +128,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		desired: state,
 		metrics: metrics,
 		logger:  a.Logger,
-		report:  status.updateCluster,
+		report:  func(p problem) { status.updateCluster(ofGateway, p) },
 	})
 	pull.changed = func() { convergeLoop.Trigger(); gatewayLoop.Trigger() }
 	t.group.Members = append(t.group.Members, reconcile.Member{Name: "gateway", Starter: gatewayLoop})
@@ -188,10 +188,17 @@ func (i inhabitants) ServerPreferredResources() ([]*metav1.APIResourceList, erro
 	return lists, nil
 }
 
-// answered is nil once Starbase has answered.
+// answered is nil once Starbase has answered with a state that was accepted.
 func (t *term) answered(context.Context) error {
-	if _, answered := t.state.peek(); !answered {
-		return errors.New("no answer yet")
+	if _, answered := t.state.peek(); answered {
+		return nil
 	}
-	return nil
+	err := t.state.why()
+	if p := acceptance(err); p != (problem{}) {
+		return errors.New("no state is accepted yet: " + p.message)
+	}
+	if answer, ok := errors.AsType[*StarbaseError](err); ok {
+		return fmt.Errorf("no state is accepted yet: %w", answer)
+	}
+	return errors.New("no answer yet") // the log says why, with the URL
 }

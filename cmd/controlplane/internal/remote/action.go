@@ -56,11 +56,18 @@ func (o *options) held(command *cobra.Command, k kind, path, name string) error 
 	var object struct {
 		HeldDeletions     json.RawMessage `json:"held_deletions"`
 		ApprovedDeletions string          `json:"approved_deletions"`
+		ErrorClass        string          `json:"reported_error_class"`
+		Message           string          `json:"reported_message"`
 	}
 	if err := c.Do(command.Context(), http.MethodGet, path, client.Request{}, &object); err != nil {
 		return err
 	}
 	out := command.OutOrStdout()
+	if len(object.HeldDeletions) == 0 && object.ErrorClass != "" {
+		_, err := fmt.Fprintf(out, "The agent of %s %s holds no deletions that can be approved. It reports %s: %s\n",
+			k.name, name, object.ErrorClass, object.Message)
+		return err
+	}
 	if len(object.HeldDeletions) == 0 {
 		_, err := fmt.Fprintf(out, "The agent of %s %s holds no deletions.\n", k.name, name)
 		return err

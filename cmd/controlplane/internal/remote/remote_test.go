@@ -115,6 +115,15 @@ func TestAPersonRunsAControlPlane(t *testing.T) {
 	require.Contains(t, s.must("", "rotate cluster "+cluster+" --overlap 1h"), "overlap_seconds: 3600\n")
 	token := strings.TrimPrefix(lineOf(s.must("", "rotate cluster "+cluster), "token: "), "token: ")
 	report := func(digest string) {
+		held := map[string]any{
+			"digest": digest,
+			"count":  1,
+			"units":  []any{map[string]any{"unit": "project x", "objects": 6, "reason": "absent"}},
+		}
+		class := ""
+		if digest == "" {
+			held, class = nil, "DeletionsNotRecorded"
+		}
 		state := ask(t, "GET", "http://"+plane.Address+"/api/v1/clusters/"+cluster+"/desired-state", token, "")
 		var version struct {
 			Epoch      string
@@ -122,20 +131,18 @@ func TestAPersonRunsAControlPlane(t *testing.T) {
 		}
 		require.NoError(t, json.Unmarshal(state, &version))
 		body, err := json.Marshal(map[string]any{
-			"epoch":       version.Epoch,
-			"generation":  version.Generation,
-			"instance_id": "one",
-			"services":    []any{},
-			"held_deletions": map[string]any{
-				"digest": digest,
-				"count":  1,
-				"units":  []any{map[string]any{"unit": "project x", "objects": 6, "reason": "absent"}},
-			},
+			"epoch":          version.Epoch,
+			"generation":     version.Generation,
+			"instance_id":    "one",
+			"services":       []any{},
+			"held_deletions": held, "cluster_error_class": class, "cluster_message": "ConfigMap a/b is garbage",
 		})
 		require.NoError(t, err)
 		ask(t, "POST", "http://"+plane.Address+"/api/v1/clusters/"+cluster+"/status", token, string(body))
 	}
 	require.Contains(t, s.must("", "approve cluster "+cluster), "holds no deletions")
+	report("")
+	require.Contains(t, s.must("", "approve cluster "+cluster), "that can be approved. It reports DeletionsNotRecorded: ConfigMap a/b is garbage\n")
 	report("first")
 	require.Contains(t, s.must("", "approve cluster "+cluster), "Approve them with: controlplane approve cluster "+cluster+" first\n")
 	report("second")

@@ -174,7 +174,7 @@ func (row *clusterRow) countServices(c *clusters.ClusterOverview, now time.Time)
 		case s.WantedGeneration == 0:
 			row.Orphans++
 			row.note(state{"not wanted", "busy"}, s)
-		case s.Deleted && unsaid:
+		case s.Deleted && (unsaid || s.ErrorClass == starbase.ClassUnseen):
 			row.Deleting++
 		case s.Deleted && s.Standing != clusters.StandingDeleted:
 			row.Held++

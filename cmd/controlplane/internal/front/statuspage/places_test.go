@@ -164,6 +164,13 @@ func TestEachStateOfAClusterIsShown(t *testing.T) {
 				"cluster_error_class": starbase.ClassGatewayMissing, "cluster_message": evil,
 			})
 		}, "error – error GatewayMissing: <script>", "The configuration of the cluster is not in effect"},
+		"unseen": {func() {
+			state := w.call("GET", "/api/v1/clusters/"+clusterA+"/desired-state", w.tokens[clusterA], nil)
+			w.call("POST", "/api/v1/clusters/"+clusterA+"/status", w.tokens[clusterA], map[string]any{
+				"epoch": state["epoch"], "generation": state["generation"], "instance_id": "i", "services": []any{},
+				"cluster_error_class": starbase.ClassUnseen, "cluster_message": "what is reported is what was so before",
+			})
+		}, "error – error Unseen: what is reported is what was so before", "The live state is not known meanwhile"},
 		"failing": {func() { w.report(clusterA, [3]string{"Failed", "ImagePull", "no"}) }, `failing \d+ s ago .* 1 service has failed`, "Look at each of them"},
 		"stuck": {func() {
 			w.report(clusterA, [3]string{"Progressing"})

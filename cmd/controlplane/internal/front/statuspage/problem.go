@@ -100,8 +100,7 @@ func (f *clusterFacts) problems(now time.Time, silence time.Duration) (list []pr
 	}
 	if f.ReportedErrorClass != "" {
 		add(problem{
-			state: failed, Why: clean(f.ReportedErrorClass + ": " + f.ReportedMessage),
-			Next: "The configuration of the cluster is not in effect: the message says why, and the agent tries again by itself.",
+			state: failed, Why: clean(f.ReportedErrorClass + ": " + f.ReportedMessage), Next: nextOfCluster(f.ReportedErrorClass),
 		})
 	}
 	if n := f.Failing + f.Stuck; n > 0 {
@@ -115,6 +114,21 @@ func (f *clusterFacts) problems(now time.Time, silence time.Duration) (list []pr
 	f.versionProblems(add)
 	slices.SortStableFunc(list, func(a, b problem) int { return cmp.Compare(severity(a.state), severity(b.state)) })
 	return list
+}
+
+// nextOfCluster returns what a person can do about what keeps a cluster from being as it is wanted.
+func nextOfCluster(class string) string {
+	switch class {
+	case starbase.ClassUnseen:
+		return "The agent cannot see the cluster: look at its API server. The live state is not known meanwhile, so what is below may be old."
+	case starbase.ClassStateNotRecorded, starbase.ClassDeletionsNotRecorded:
+		return "See to the ConfigMap that the message names, as the runbook Deletions are held says; the agent tries again by itself."
+	case starbase.ClassStateRefused:
+		return "Are two control planes behind one address, or was an older backup restored? See the runbook Restore."
+	case starbase.ClassLeftover:
+		return "Move or delete what the message names; the agent tries again by itself."
+	}
+	return "The configuration of the cluster is not in effect: the message says why, and the agent tries again by itself."
 }
 
 // heldProblem adds the deletions that wait for something.

@@ -65,7 +65,7 @@ func standingOf(s *clusters.ServiceState, epoch string, now time.Time) (is state
 	switch {
 	case s.WantedGeneration == 0:
 		return state{"not wanted", "busy"}, since
-	case s.Deleted && unsaid:
+	case s.Deleted && (unsaid || s.ErrorClass == starbase.ClassUnseen):
 		return state{"being deleted", "idle"}, since
 	case s.Deleted && s.Standing == clusters.StandingDeleted:
 		return state{"deleted", "idle"}, s.ChangedAt
@@ -168,6 +168,8 @@ func next(word, class string) string {
 		return "The agent still reports it: the message says why, and its next report whether it is gone."
 	case class == starbase.ClassDeletionHeld:
 		return "Look at what the cluster's agent holds, and approve it if it is meant: controlplane approve cluster."
+	case class == starbase.ClassUnseen:
+		return "The agent cannot see the cluster: look at its API server."
 	case word == "being deleted", word == "pending":
 		return "Nothing: the agent has not reported on the change yet."
 	case word == "not wanted":

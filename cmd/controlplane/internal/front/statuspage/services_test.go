@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
@@ -245,6 +246,27 @@ func TestWhatIsOnItsWayIsNotYetStuck(t *testing.T) {
 	require.Regexp(t, `healthy \d+ s ago`, rows[0], "since it is healthy")
 	rows, _, _ = w.serviceRows("?q=" + id(clusterA, 5))
 	require.Regexp(t, `deleted \d+ s ago`, rows[0])
+}
+
+// TestWhatCannotBeSeenIsNotHeld has an agent whose API server is away: whether a service is deleted is not known.
+func TestWhatCannotBeSeenIsNotHeld(t *testing.T) {
+	t.Parallel()
+	well, next := [3]string{"Healthy"}, "What next: The agent cannot see the cluster: look at its API server."
+	for class, is := range map[string]string{starbase.ClassUnseen: "being deleted", "Deleting": "deletion held"} {
+		w := small(t, statuspage.Config{})
+		w.register(clusterA, "nyc3", 2)
+		w.report(clusterA, well, well)
+		w.admin("DELETE", servicePath(clusterA, 1), nil)
+		w.report(clusterA, well, [3]string{"Applying", class, "1 object"})
+		rows, links, _ := w.serviceRows("?q=" + id(clusterA, 1))
+		require.Contains(t, rows[0], is)
+		require.Equal(t, class == starbase.ClassUnseen, strings.Contains(plain(w.seen(links[0])), next))
+		list, _, _ := w.placeRows("/status/clusters")
+		require.Equal(t, class == "Deleting", strings.Contains(plain(w.shown()), "1 deletion held"))
+		for _, page := range []string{list[0], plain(w.seen("/status/clusters/" + clusterA))} {
+			require.Equal(t, class == "Deleting", strings.Contains(page, "1 deleted service is still there"), page)
+		}
+	}
 }
 
 // TestSinceIsOfWhatIsShown deletes a service that was healthy for long, and reports without one.

@@ -88,6 +88,7 @@ func (s *Server) postStatus(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	s.placed.check(r.Context(), s.store, s.logger, r.PathValue("cluster_id"), report.Region)
 	s.dropped.WithLabelValues("service").Add(float64(services))
 	s.dropped.WithLabelValues("project").Add(float64(projects))
 	w.WriteHeader(http.StatusNoContent)

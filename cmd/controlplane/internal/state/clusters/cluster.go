@@ -46,7 +46,7 @@ type Cluster struct {
 	ReportedEpoch      string `json:"reported_epoch,omitempty"`
 	ReportedGeneration int64  `json:"reported_generation,omitempty"`
 	// ReportedErrorClass and ReportedMessage are why, by that report, the
-	// configuration of the cluster is not in effect, such as
+	// configuration of the cluster, or a newer state, is not in effect, such as
 	// [starbase.ClassGatewayMissing]. Empty: it is.
 	ReportedErrorClass string `json:"reported_error_class,omitempty"`
 	ReportedMessage    string `json:"reported_message,omitempty"`

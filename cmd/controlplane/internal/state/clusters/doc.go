@@ -58,9 +58,12 @@
 //
 // # What fails for a cluster
 //
-// A report may also say why the configuration of the cluster is not in effect:
-// cluster_error_class and cluster_message, such as GatewayMissing. The cluster shows
-// the ones of the newest report as reported_error_class and reported_message.
+// A report may also say why the configuration of the cluster is not in effect, or what the
+// agent cannot see, write down, accept or delete: cluster_error_class and cluster_message, such
+// as GatewayMissing. The cluster shows the ones of the newest report as reported_error_class and
+// reported_message. A report with generation 0 is of an agent that has accepted no state since
+// its start: it says why, and nothing else. The region of a report is compared with the one of
+// the cluster: what differs is logged.
 //
 // # Capacity
 //

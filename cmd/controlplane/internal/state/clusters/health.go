@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
 
@@ -19,7 +20,7 @@ type Health struct {
 	Failing, Stuck int
 	// Since is since when the first of these is so. Zero: unknown.
 	Since time.Time
-	// Held counts the deleted services that the agent still reports.
+	// Held counts the deleted services of which the agent reports objects.
 	Held int
 
 	undated bool // one of them is so since an unknown time
@@ -60,7 +61,8 @@ func (s *Store) Healths(ctx context.Context, stuck time.Time) (list []Health, er
 // failed, is on its way for too long, or is deleted, and since when it is so.
 var unwellQueries = []string{ //nolint:gochecknoglobals // never written to
 	// The report is about what is wanted.
-	`SELECT r.cluster_id, CASE WHEN s.deleted = 1 THEN 'held' WHEN r.phase IN ('Failed', 'Rejected') THEN 'failing' ELSE 'stuck' END,
+	`SELECT r.cluster_id, CASE WHEN s.deleted = 1 AND r.error_class = '` + starbase.ClassUnseen + `' THEN 'unseen'
+		WHEN s.deleted = 1 THEN 'held' WHEN r.phase IN ('Failed', 'Rejected') THEN 'failing' ELSE 'stuck' END,
 		count(*), min(r.since)
 		FROM service_status r JOIN clusters c ON c.id = r.cluster_id JOIN projects p ON p.id = r.project_id AND p.cluster_id = r.cluster_id
 		JOIN services s ON s.project_id = r.project_id AND s.environment = r.environment AND s.service_id = r.service_id
@@ -89,6 +91,8 @@ func unwellServices(ctx context.Context, tx *db.Tx, clusters map[string]*Health,
 		for _, f := range found {
 			h := clusters[f.clusterID]
 			switch f.what {
+			case "unseen": // whether objects of it are left is not known
+				continue
 			case "held":
 				h.Held += f.count
 				continue

@@ -83,6 +83,7 @@ type Server struct {
 	// snapshots are counted by what became of them.
 	snapshots *prometheus.CounterVec
 	bodies    *bodies
+	placed    placed
 	// versions are streamed by items to the agents of streams.
 	versions *versions
 	items    *statesync.Handler

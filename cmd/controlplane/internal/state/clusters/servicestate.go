@@ -85,8 +85,8 @@ const maxStatusRows = 20_000
 // newest report wins; an entry about an older generation than the one kept is
 // dropped. A report about another epoch than the current one is dropped whole:
 // it is about a state that no longer exists. A complete report also voids the
-// older reports of services that it does not list. The newest report decides the error that
-// keeps the configuration of the cluster from being in effect. SaveStatus returns how many
+// older reports of services that it does not list. The newest report, or one without a
+// generation, decides the error that keeps the configuration of the cluster from being in effect. SaveStatus returns how many
 // tombstones of services and projects it has ended: tombstones of objects that the report
 // shows to be deleted, 7 days after the deletion.
 func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbase.StatusReport) (services, projects int64, err error) {
@@ -119,7 +119,10 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 				return err
 			}
 		}
-		if report.Generation < cluster.ReportedGeneration { // a late one
+		switch {
+		case report.Generation == 0: // of an agent that has accepted no state yet, and says why
+			report.HeldDeletions = cluster.HeldDeletions
+		case report.Generation < cluster.ReportedGeneration: // a late one
 			report.ClusterErrorClass, report.ClusterMessage = cluster.ReportedErrorClass, cluster.ReportedMessage
 			report.HeldDeletions = cluster.HeldDeletions
 		}

@@ -128,6 +128,21 @@ func TestWhatFailsForTheClusterIsThatOfItsNewestReport(t *testing.T) {
 	report(generation-1, missing)
 	class, _ = shown()
 	require.Empty(t, class, "a late report brings back nothing")
+	held := `,"held_deletions":{"digest":"d","count":1,"units":[{"unit":"project x","objects":1,"reason":"r"}]}`
+	report(generation, held)
+	none := func(more string) answer {
+		return w.do("POST", statusPath(clusterA), w.tokens[clusterA], fmt.Sprintf(
+			`{"epoch":%q,"generation":0,"instance_id":"i","services":[]%s}`, w.pull(clusterA).Epoch, more))
+	}
+	require.Equal(t, 204, none(missing).status)
+	class, _ = shown()
+	require.Equal(t, "GatewayMissing", class, "it has accepted no state, and says why")
+	c := w.admin("GET", clustersPath+"/"+clusterA, "")
+	require.NotNil(t, c.member("held_deletions"))
+	require.EqualValues(t, generation, c.member("reported_generation"))
+	require.Equal(t, 400, none("").status, "without an error it says nothing")
+	require.Equal(t, 400, none(missing+`,"complete":true`).status)
+	report(generation, "")
 	for _, wrong := range []string{`,"cluster_message":"` + strings.Repeat("x", 1025) + `"`, `,"cluster_error_class":"` + strings.Repeat("x", 254) + `"`} {
 		got := w.do(
 			"POST",
@@ -167,4 +182,28 @@ func TestOneServiceWithoutAProofHidesNoOther(t *testing.T) {
 	services := w.pull(clusterA).Services
 	require.Len(t, services, 1, "the other has no tombstone left")
 	require.Equal(t, other, services[0].ServiceID)
+}
+
+// TestAnotherRegionIsSaidOnce names both, and says nothing of an agent that tells none.
+func TestAnotherRegionIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	report := func(more string) {
+		t.Helper()
+		state := w.pull(clusterA)
+		got := w.do("POST", statusPath(clusterA), w.tokens[clusterA],
+			fmt.Sprintf(`{"epoch":%q,"generation":%d,"instance_id":"i","services":[]%s}`, state.Epoch, state.Generation, more))
+		require.Equal(t, 204, got.status, got.body)
+	}
+	said := func() int { return strings.Count(w.log.String(), "has another region than the cluster") }
+	report("")
+	report(`,"region":"nyc3"`)
+	require.Zero(t, said())
+	report(`,"region":"fra1"`)
+	report(`,"region":"fra1"`)
+	require.Equal(t, 1, said())
+	require.Contains(t, w.log.String(), `"agent":"fra1","cluster":"nyc3"`)
+	report(`,"region":"nyc3"`)
+	report(`,"region":"fra1"`)
+	require.Equal(t, 2, said(), "it was right in between")
 }

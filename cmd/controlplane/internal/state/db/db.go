@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
@@ -28,6 +29,9 @@ var ErrFull = errors.New("disk of the database is full")
 type Database struct {
 	// name is where it is, without a password.
 	name string
+	// path is the file of an SQLite, empty for another, and held what Alone has locked.
+	path string
+	held *os.File
 	// reader and writer are the same database. The writer of SQLite has one
 	// connection, so that the writers of this process queue up instead of
 	// failing on each other's locks.
@@ -54,7 +58,11 @@ func (d *Database) Name() string { return d.name }
 
 // Close closes the database.
 func (d *Database) Close() error {
-	return errors.Join(d.reader.Close(), d.writer.Close())
+	err := errors.Join(d.reader.Close(), d.writer.Close())
+	if d.held != nil {
+		err = errors.Join(err, d.held.Close())
+	}
+	return err
 }
 
 // Ping returns an error if the database cannot be read.

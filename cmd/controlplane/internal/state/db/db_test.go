@@ -545,3 +545,28 @@ func TestASourceIsUnderstoodInEachOfItsForms(t *testing.T) {
 		require.NoError(t, database.Close())
 	}
 }
+
+// TestASecondOneOnAFileIsSeen opens it twice, as two processes do, and again after the first is gone.
+func TestASecondOneOnAFileIsSeen(t *testing.T) {
+	t.Parallel()
+	path := filled(t)
+	opened := func() *db.Database {
+		d, err := db.SQLite{Path: path}.Open(t.Context())
+		require.NoError(t, err)
+		return d
+	}
+	first, second := opened(), opened()
+	alone, err := first.Alone()
+	require.NoError(t, err)
+	require.True(t, alone)
+	alone, err = second.Alone()
+	require.NoError(t, err)
+	require.False(t, alone)
+	require.NoError(t, second.Close())
+	require.NoError(t, first.Close())
+	third := opened()
+	alone, err = third.Alone()
+	require.NoError(t, err)
+	require.True(t, alone)
+	require.NoError(t, third.Close())
+}

@@ -108,7 +108,7 @@ func (c SQLite) open(ctx context.Context) (*Database, error) {
 	writer.SetMaxOpenConns(1)
 	reader.SetMaxOpenConns(maxReaders)
 	store := &Database{
-		name:   path,
+		name: path, path: path,
 		reader: reader, writer: writer, classify: classifySQLite, bind: asIs,
 		reading: sql.TxOptions{ReadOnly: true},
 	}

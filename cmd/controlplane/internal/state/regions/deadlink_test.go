@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -87,6 +88,26 @@ func TestSlowAgentsKeepNoOtherFromItsStream(t *testing.T) {
 			w.askSlowly(true)
 		}
 		await.Eventually(w.t, "ten streams are open", func() bool { return w.service.Streams("eu-1") == 10 })
+		require.NoError(w.t, w.watch(&ctrlv1.WatchDeploymentsRequest{}, func(*ctrlv1.DeploymentState) bool { return true }))
+	})
+}
+
+// TestARefusedStreamKeepsNoOtherFromItsStream has more streams that are refused than may open at a time, by their
+// token and by what they ask for.
+func TestARefusedStreamKeepsNoOtherFromItsStream(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.put("d_1", "running", deployment("one", "web:1"))
+		for range 5 {
+			ctx, cancel := context.WithTimeout(w.t.Context(), await.Moment)
+			stream, err := w.client("wrong", "eu-1").WatchDeployments(ctx, connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{}))
+			require.NoError(w.t, err)
+			require.False(w.t, stream.Receive())
+			require.Equal(w.t, connect.CodeUnauthenticated, connect.CodeOf(stream.Err()))
+			cancel()
+			err = w.watch(&ctrlv1.WatchDeploymentsRequest{Mark: "wrong"}, func(*ctrlv1.DeploymentState) bool { return false })
+			require.Equal(w.t, connect.CodeInvalidArgument, connect.CodeOf(err))
+		}
 		require.NoError(w.t, w.watch(&ctrlv1.WatchDeploymentsRequest{}, func(*ctrlv1.DeploymentState) bool { return true }))
 	})
 }

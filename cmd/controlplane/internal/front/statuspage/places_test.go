@@ -256,6 +256,8 @@ func TestWhatTheAgentOfARegionCannotDoIsShown(t *testing.T) {
 	require.Contains(t, page, "controlplane get -o json region reg_0000")
 	require.Contains(t, page, "ws/web deployment d_web not applied")
 	require.Contains(t, plain(w.seen("/status/regions")), "deployments/ws/web: ReplicaSet ws/web is not ours <b>")
+	w.sql(`UPDATE regions SET heartbeat_at = ? WHERE id = 'reg_0000'`, time.Now().Add(-time.Hour).UnixMilli())
+	require.Contains(t, plain(w.seen("/status/regions/reg_0000")), "ws/web deployment d_web unknown", "a silent agent may have done it since")
 }
 
 // TestTwoThousandClustersArePagesByACursor walks over all, and has each once.

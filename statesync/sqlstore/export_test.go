@@ -73,3 +73,12 @@ func Rounds(s *Store, acts, listens bool) int {
 	r.listens.Store(listens)
 	return r.rounds()
 }
+
+// Listening runs the listener of a process until ctx ends, and returns over how many polls the process
+// spreads its scopes meanwhile.
+func Listening(ctx context.Context, s *Store) (rounds func() int, wait func() error) {
+	_ = s.ready()
+	r, ended := &running{store: s}, make(chan error, 1)
+	go func() { ended <- r.listen(ctx) }()
+	return r.rounds, func() error { return <-ended }
+}

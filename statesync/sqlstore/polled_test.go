@@ -3,9 +3,11 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -49,6 +51,40 @@ func TestAProcessThatLearnsOfChangesPollsInRounds(t *testing.T) {
 		s := &sqlstore.Store{DB: &sql.DB{}, Dialect: test.dialect, Poll: test.poll}
 		require.Equal(t, test.rounds, sqlstore.Rounds(s, test.acts, test.listens), "%+v", test)
 	}
+}
+
+// TestAProcessPollsInRoundsWhileItsListenerListens has a connection that is made late, and is lost.
+func TestAProcessPollsInRoundsWhileItsListenerListens(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		connected, lost := make(chan struct{}), make(chan error)
+		s := &sqlstore.Store{DB: &sql.DB{}, Dialect: sqlstore.PostgreSQL}
+		s.Listen = func(ctx context.Context, _ []string, listening func(), _ func(channel, payload string)) error {
+			for {
+				select {
+				case <-connected:
+					listening()
+				case err := <-lost:
+					return err
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		}
+		rounds, wait := sqlstore.Listening(ctx, s)
+		for range 2 {
+			require.Equal(t, 1, rounds(), "it does not listen yet")
+			connected <- struct{}{}
+			synctest.Wait()
+			require.Equal(t, 8, rounds())
+			lost <- errors.New("the connection is lost")
+			synctest.Wait()
+		}
+		require.Equal(t, 1, rounds())
+		cancel()
+		require.NoError(t, wait())
+	})
 }
 
 // TestALostNotificationIsMadeUpForByPolling has a process whose listener hears nothing, as behind a

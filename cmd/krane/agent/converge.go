@@ -66,7 +66,7 @@ func (c *converger) handle(ctx context.Context, item statesync.Item) error {
 		}
 	}
 	c.registry.set(e, d)
-	e.doubts = 0
+	e.doubts, e.failures = 0, 0
 	_, err := c.converge(ctx, e, fromStream)
 	return err
 }
@@ -78,6 +78,7 @@ func (c *converger) converge(ctx context.Context, e *entry, source string) (chan
 	}
 	defer func() {
 		if err == nil {
+			e.failures = 0
 			c.problems.set(resourceOf(e.key), "") // also of one that its stream has parked
 		}
 	}()

@@ -166,6 +166,21 @@ func heldAtOnce(b *bench) {
 	b.later("it goes: the hold was over", func() bool { return !b.exists(replicaSets, "single-0") })
 }
 
+// keptForAnEmptyList: what is kept since a list is empty is reported at once, until it is gone by another hand.
+func keptForAnEmptyList(b *bench) {
+	b.agent.Periods.Heartbeat = 100 * time.Hour
+	b.plantOurs(2, "orphan")
+	b.want(sentinel("guard"), policy("egress"))
+	b.start()
+	b.later("they are kept", func() bool { return b.heldFor("empty") == "2" })
+	b.within(10*time.Second, "and reported", func() bool { return len(b.problems()) == 1 })
+	require.Contains(b, b.problems()[0], "deployments: the list has none, and 2 objects are not deleted")
+	b.deleteSets("orphan-0", "orphan-1")
+	b.later("nothing is kept", func() bool { return b.heldFor("empty") == "0" })
+	b.within(10*time.Second, "and that is reported", func() bool { return len(b.problems()) == 0 })
+	require.Empty(b, b.deletes())
+}
+
 // lists is a time in which two lists come, and a minute is between them.
 const lists = 25 * time.Minute
 
@@ -273,6 +288,27 @@ func emptyNamespace(b *bench) {
 	b.pause(lists)
 	require.True(b, b.namespaceLives(namespace))
 	require.True(b, b.namespaceLives("b"))
+}
+
+// emptyWhileSuperseded has another agent work for a while: the ten minutes of an empty namespace begin again.
+func emptyWhileSuperseded(b *bench) {
+	web := deployment("web")
+	web.K8SNamespace = "a"
+	b.want(web, deployment("stays"), sentinel("guard"), policy("egress"))
+	b.start()
+	b.eventually("it runs", func() bool { return b.running("web") })
+	b.gone(web)
+	b.eventually("it goes", func() bool { return len(b.instances("web")) == 0 })
+	b.pause(6 * time.Minute)
+	other := b.worker()
+	other.start()
+	b.eventually("the other works", func() bool { return b.metric("superseded") == "1" })
+	b.pause(2 * time.Minute)
+	other.stop()
+	b.eventually("it works again", func() bool { return b.metric("superseded") == "0" })
+	b.pause(8 * time.Minute)
+	require.True(b, b.namespaceLives("a"), "for ten minutes")
+	b.within(15*time.Minute, "it goes", func() bool { return !b.namespaceLives("a") })
 }
 
 // given is a namespace that a person gives to the agent.

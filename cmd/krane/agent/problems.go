@@ -47,7 +47,8 @@ func resourceOf(key statesync.Key) string { return key.Collection + "/" + key.ID
 // set notes why something cannot be done; an empty message is that it can. It reports whether that is
 // news.
 func (p *problems) set(resource, message string) bool {
-	message = strings.ToValidUTF8(message[:min(len(message), maxProblemMessage)], "")
+	// The control plane refuses a heartbeat with other text.
+	message = strings.ReplaceAll(strings.ToValidUTF8(message[:min(len(message), maxProblemMessage)], ""), "\x00", "")
 	p.mu.Lock()
 	before := p.of[resource]
 	if message == "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/controltest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
 // twoAgents is D24 and D32: two agents of one region, as while one replaces the other. One works, and
@@ -71,6 +72,32 @@ func twoAgents(b *bench) {
 	b.eventually("the one that stays goes on", func() bool {
 		return b.away("late") && b.running("later") && b.image("web") == web.GetImage()
 	})
+}
+
+// refusedBeforeTheOther has an agent take over what came while another worked, and what that one could not do either.
+func refusedBeforeTheOther(b *bench) {
+	b.person(func(c simtest.Client) error { return c.Create(object("v1", "Namespace", "", namespace)) })
+	b.person(func(c simtest.Client) error {
+		return c.Create(object("v1", "ServiceAccount", namespace, "deploy-d-taken"))
+	})
+	b.want(all()...)
+	other := b.worker()
+	b.start()
+	other.start()
+	b.eventually("it runs", func() bool { return b.running("web") })
+	holder, rest := oneWorks(b, other)
+	b.want(deployment("taken"))
+	b.within(15*time.Minute, "it is reported", func() bool { return len(b.problems()) == 1 })
+	holder.stop()
+	b.eventually("the other takes over", func() bool { return rest.metric("superseded") == "0" })
+	b.eventually("which reports what it knows", func() bool { return len(b.problems()) == 0 })
+	b.pause(5 * time.Minute)
+	require.Empty(b, b.problems(), "it may end by itself")
+	b.within(10*time.Minute, "and finds it out", func() bool { return len(b.problems()) == 1 })
+	require.Regexp(b, `^deployments/`+namespace+`/taken: .*ServiceAccount.*deploy-d-taken`, b.problems()[0])
+	b.person(func(c simtest.Client) error { return c.Delete("serviceaccounts", namespace, "deploy-d-taken") })
+	b.later("it runs once it can", func() bool { return b.running("taken") })
+	b.within(time.Minute, "and is no problem any more", func() bool { return len(b.problems()) == 0 })
 }
 
 // oneWorks waits until one of two agents is superseded.

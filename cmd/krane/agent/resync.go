@@ -16,6 +16,10 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
+// lastingFailures is how many resyncs have failed, one a minute, when a person has to know: by then
+// the worker of a stream has parked an item.
+const lastingFailures = 10
+
 // resyncer makes a point query for each owned workload, from time to time.
 type resyncer struct {
 	client    ctrlv1connect.ClusterServiceClient
@@ -98,7 +102,13 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 	if changed && err == nil {
 		r.metrics.corrections.Inc()
 	}
-	// A failure is retried by the stream's worker, and by the next resync.
+	// A failure is retried by the stream's worker, and by the next resync. That worker does not try what
+	// came while another agent worked, or what it has done before, and so never parks it.
+	if err != nil && ctx.Err() == nil {
+		if e.failures++; e.failures >= lastingFailures {
+			r.converger.problems.set(resourceOf(key), err.Error())
+		}
+	}
 	return reconcile.Result{}, nil
 }
 

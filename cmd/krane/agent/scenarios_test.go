@@ -23,6 +23,7 @@ func scenarios() map[string]scenario {
 		"lost delete report":             {run: lostDeleteReport},
 		"a human edit":                   {run: humanEdit},
 		"one refused object":             {run: oneRefused},
+		"a refused one is withdrawn":     {run: refusedAndWithdrawn, leaves: true},
 		"order":                          {run: order},
 		"a fight is counted":             {run: countsWhatIsFoughtOver},
 		"a burst":                        {run: burst},
@@ -38,9 +39,12 @@ func scenarios() map[string]scenario {
 		"an orphan":                      {run: orphan, leaves: true},
 		"more orphans than the limit":    {run: limit, leaves: true},
 		"what is held is reported":       {run: heldAtOnce, leaves: true},
+		"what is kept is reported":       {run: keptForAnEmptyList, leaves: true},
 		"an empty namespace":             {run: emptyNamespace, leaves: true},
+		"an empty one of two agents":     {run: emptyWhileSuperseded, leaves: true},
 		"a namespace of others":          {run: namespaceOfOthers, leaves: true},
 		"two agents":                     {run: twoAgents},
+		"what two agents cannot do":      {run: refusedBeforeTheOther, leaves: true},
 		"two versions at once":           {run: twoVersions},
 		"a second cell":                  {run: secondCell, leaves: true},
 		"a lost region":                  {run: regionLost, leaves: true},
@@ -203,6 +207,24 @@ func oneRefused(b *bench) {
 	// The agent does not make a namespace of others its own.
 	b.person(func(c simtest.Client) error { return c.Delete("namespaces", "", namespace) })
 	b.later("and all of it in a namespace of the agent", func() bool { return b.running("web", "taken", "broken", "web-0") })
+}
+
+// refusedAndWithdrawn has two that are refused, of which one is withdrawn, and the row of the other removed
+// by hand, which no message says.
+func refusedAndWithdrawn(b *bench) {
+	b.person(func(c simtest.Client) error { return c.Create(object("v1", "Namespace", "", namespace)) })
+	for _, name := range []string{"deploy-d-one", "deploy-d-two"} {
+		b.person(func(c simtest.Client) error { return c.Create(object("v1", "ServiceAccount", namespace, name)) })
+	}
+	b.agent.Periods.Retry = reconcile.Backoff{Min: time.Second, Max: time.Minute, Retries: 2}
+	b.want(append(all(), deployment("one"), deployment("two"))...)
+	b.start()
+	b.within(15*time.Minute, "both are reported", func() bool { return len(b.problems()) == 2 })
+	b.gone(deployment("one"))
+	b.within(time.Minute, "what is withdrawn is no problem", func() bool { return len(b.problems()) == 1 })
+	require.Contains(b, b.problems()[0], "/two: ")
+	b.byHand("DELETE FROM deployment_topology WHERE deployment_id = 'd_two'")
+	b.later("nor is what no list has", func() bool { return len(b.problems()) == 0 })
 }
 
 // object returns an object without content.

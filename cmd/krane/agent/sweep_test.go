@@ -100,6 +100,8 @@ func TestThoseThatAreNotWantedAnyMoreAreNoProblem(t *testing.T) {
 	for n := range 200 {
 		p.set(fmt.Sprint("r", n), strings.Repeat("é", 600))
 	}
+	p.set("a", "webhook\x00 says\xff no")
+	require.Equal(t, "webhook says no", p.report()[0].GetMessage(), "a heartbeat with it is not refused")
 	require.Len(t, p.report(), maxProblems)
 	require.LessOrEqual(t, len(p.report()[1].GetMessage()), maxProblemMessage)
 	require.True(t, utf8.ValidString(p.report()[1].GetMessage()))

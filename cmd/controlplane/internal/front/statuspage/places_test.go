@@ -259,10 +259,14 @@ func TestWhatTheAgentOfARegionCannotDoIsShown(t *testing.T) {
 	w.sql(`UPDATE regions SET problems = ?, heartbeat_at = ? WHERE id = 'reg_0000'`, string(text), time.Now().UnixMilli())
 	page := plain(w.seen("/status/regions/reg_0000"))
 	require.Contains(t, page, "deployments/ws/web: ReplicaSet ws/web is not ours <b>")
+	require.Contains(t, page, "deployments/ws/x-3: is broken")
+	require.NotContains(t, page, "ws/x-4", "the first five")
 	require.Contains(t, page, "The agent reports 2 more.")
 	require.Contains(t, page, "controlplane get -o json region reg_0000")
 	require.Contains(t, page, "ws/web deployment d_web not applied")
 	require.Contains(t, plain(w.seen("/status/regions")), "deployments/ws/web: ReplicaSet ws/web is not ours <b>")
+	w.sql(`UPDATE regions SET heartbeat_at = ? WHERE id = 'reg_0000'`, time.Now().Add(-time.Hour).UnixMilli())
+	require.Contains(t, plain(w.seen("/status/regions/reg_0000")), "ws/web deployment d_web unknown", "a silent agent may have done it since")
 }
 
 // TestTwoThousandClustersArePagesByACursor walks over all, and has each once.

@@ -1,16 +1,19 @@
 package regions_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -44,9 +47,19 @@ func TestAnAgentThatTakesNothingIsGivenUp(t *testing.T) {
 // request itself for later.
 func (w *world) askSlowly(sends bool) {
 	w.t.Helper()
+	conn, body := w.begin(w.tokens[eu], "")
+	if sends {
+		_, err := conn.Write(body)
+		require.NoError(w.t, err)
+	}
+}
+
+// begin sends the headers of a request for a stream on a connection of its own, and returns the body.
+func (w *world) begin(token, header string) (conn net.Conn, body []byte) {
+	w.t.Helper()
 	u, err := url.Parse(w.url)
 	require.NoError(w.t, err)
-	conn, err := new(net.Dialer).DialContext(w.t.Context(), "tcp", u.Host)
+	conn, err = new(net.Dialer).DialContext(w.t.Context(), "tcp", u.Host)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = conn.Close() })
 	tcp, ok := conn.(*net.TCPConn)
@@ -54,21 +67,59 @@ func (w *world) askSlowly(sends bool) {
 	require.NoError(w.t, tcp.SetReadBuffer(4096))
 	message, err := proto.Marshal(&ctrlv1.WatchDeploymentsRequest{Markers: true})
 	require.NoError(w.t, err)
-	body := envelope(len(message), message)
-	length := len(body)
-	if !sends {
-		body = nil
-	}
+	body = envelope(len(message), message)
 	_, err = fmt.Fprintf(
 		conn,
-		"POST %sWatchDeployments HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nX-Krane-Region: eu-1\r\nContent-Type: application/connect+proto\r\nConnect-Protocol-Version: 1\r\nContent-Length: %d\r\n\r\n%s",
+		"POST %sWatchDeployments HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nX-Krane-Region: eu-1\r\nContent-Type: application/connect+proto\r\nConnect-Protocol-Version: 1\r\nContent-Length: %d\r\n%s\r\n",
 		service,
 		u.Host,
-		w.tokens[eu],
-		length,
-		body,
+		token,
+		len(body),
+		header,
 	)
 	require.NoError(w.t, err)
+	return conn, body
+}
+
+// TestAStreamIsAuthenticatedAndOpenedThroughTheDoor has a door that is full: one stream is at its token, and
+// one has sent its request late.
+func TestAStreamIsAuthenticatedAndOpenedThroughTheDoor(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		late, body := w.begin(w.tokens[eu], "Expect: 100-continue\r\n")
+		answers := map[net.Conn]*bufio.Reader{late: bufio.NewReader(late)}
+		for _, line := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} { // its token is right
+			read, err := answers[late].ReadString('\n')
+			require.NoError(w.t, err)
+			require.Equal(w.t, line, read)
+		}
+		var leaves []func()
+		for range 4 {
+			leave, err := regions.Enter(w.t.Context(), w.service)
+			require.NoError(w.t, err)
+			w.t.Cleanup(leave) // a handler that waits for it keeps the server from its end
+			leaves = append(leaves, leave)
+		}
+		_, err := late.Write(body)
+		require.NoError(w.t, err)
+		unknown, body := w.begin("wrong", "")
+		_, err = unknown.Write(body)
+		require.NoError(w.t, err)
+		answers[unknown] = bufio.NewReader(unknown)
+		for conn, answer := range answers {
+			require.NoError(w.t, conn.SetReadDeadline(time.Now().Add(time.Second)))
+			_, err := answer.Peek(1)
+			require.ErrorIs(w.t, err, os.ErrDeadlineExceeded)
+		}
+		for _, leave := range leaves {
+			leave()
+		}
+		for conn, answer := range answers {
+			require.NoError(w.t, conn.SetReadDeadline(time.Now().Add(await.Moment)))
+			_, err := answer.Peek(1)
+			require.NoError(w.t, err)
+		}
+	})
 }
 
 // TestSlowAgentsKeepNoOtherFromItsStream has ten agents that do not send their request, and ten that
@@ -87,6 +138,26 @@ func TestSlowAgentsKeepNoOtherFromItsStream(t *testing.T) {
 			w.askSlowly(true)
 		}
 		await.Eventually(w.t, "ten streams are open", func() bool { return w.service.Streams("eu-1") == 10 })
+		require.NoError(w.t, w.watch(&ctrlv1.WatchDeploymentsRequest{}, func(*ctrlv1.DeploymentState) bool { return true }))
+	})
+}
+
+// TestARefusedStreamKeepsNoOtherFromItsStream has more streams that are refused than may open at a time, by their
+// token and by what they ask for.
+func TestARefusedStreamKeepsNoOtherFromItsStream(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.put("d_1", "running", deployment("one", "web:1"))
+		for range 5 {
+			ctx, cancel := context.WithTimeout(w.t.Context(), await.Moment)
+			stream, err := w.client("wrong", "eu-1").WatchDeployments(ctx, connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{}))
+			require.NoError(w.t, err)
+			require.False(w.t, stream.Receive())
+			require.Equal(w.t, connect.CodeUnauthenticated, connect.CodeOf(stream.Err()))
+			cancel()
+			err = w.watch(&ctrlv1.WatchDeploymentsRequest{Mark: "wrong"}, func(*ctrlv1.DeploymentState) bool { return false })
+			require.Equal(w.t, connect.CodeInvalidArgument, connect.CodeOf(err))
+		}
 		require.NoError(w.t, w.watch(&ctrlv1.WatchDeploymentsRequest{}, func(*ctrlv1.DeploymentState) bool { return true }))
 	})
 }

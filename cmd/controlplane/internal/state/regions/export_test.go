@@ -28,3 +28,6 @@ func (r *Refusals) New(region, what string, now time.Time) bool { return r.isNew
 
 // HealthQueries are what [Store.Healths] reads beside the rows of regions, and [Store.Objects].
 func HealthQueries() []string { return append([]string{failingQuery}, objectQueries...) }
+
+// Enter takes a place at the door of streams.
+func Enter(ctx context.Context, s *Service) (leave func(), err error) { return s.door.Enter(ctx) }

@@ -35,3 +35,27 @@ func TestTheHealthOfRegionsIsReadByIndexes(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatFailsInARegionComesFirstInNoOther has one deployment in two regions, of which one has more than
+// are read.
+func TestWhatFailsInARegionComesFirstInNoOther(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		for _, region := range []string{eu, us} {
+			for _, id := range []string{"d_1", "d_2"} {
+				want := regions.Wanted{State: "running", Spec: deployment(id[2:], "web:1")}
+				_, err := w.store.PutDeployment(w.t.Context(), region, id, want)
+				require.NoError(w.t, err)
+			}
+		}
+		w.sql(`INSERT INTO instances (k8s_name, region_id, deployment_id, address, cpu_millicores, memory_mib, status, reported_at)
+			VALUES ('i', '` + eu + `', 'd_2', '', 0, 0, 'failed', 0)`)
+		for region, first := range map[string]string{eu: "d_2", us: "d_1"} {
+			list, more, err := w.store.Objects(w.t.Context(), region, 1)
+			require.NoError(w.t, err)
+			require.True(w.t, more)
+			require.Len(w.t, list, 1)
+			require.Equal(w.t, first, list[0].ID)
+		}
+	})
+}

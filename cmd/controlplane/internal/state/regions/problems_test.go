@@ -51,6 +51,15 @@ func TestWhatAnAgentCannotDoIsKeptUntilItsNextHeartbeat(t *testing.T) {
 			require.ErrorContains(t, err, test.want, name)
 		}
 		require.Equal(t, want, read(), "a refused heartbeat changes nothing")
+		other, err := w.store.Region(ctx, us)
+		require.NoError(t, err)
+		require.Empty(t, other.Problems, "they are of one region")
+		most := make([]*ctrlv1.Problem, 100)
+		for i := range most {
+			most[i] = &ctrlv1.Problem{Resource: "deployments/ws/web", Message: strings.Repeat("x", 1024)}
+		}
+		require.NoError(t, beat(most...), "as many, and as long, as an agent reports")
+		require.Len(t, read(), 100)
 		require.NoError(t, beat())
 		require.Empty(t, read())
 	})

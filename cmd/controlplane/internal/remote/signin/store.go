@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/filelock"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
@@ -151,7 +152,7 @@ func (s Store) locked(ctx context.Context, do func() error) (err error) {
 	}
 	defer lock.Close() //nolint:errcheck // it ends the lock
 	for {
-		taken, err := take(lock)
+		taken, err := filelock.Take(lock)
 		if err != nil {
 			return &os.PathError{Op: "lock", Path: lock.Name(), Err: err}
 		}

@@ -3,6 +3,8 @@ package db
 import (
 	"fmt"
 	"os"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/filelock"
 )
 
 // Alone reports whether no other process that has called it has this SQLite file open. It holds the lock of a file
@@ -17,7 +19,7 @@ func (d *Database) Alone() (alone bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("lock of the database: %w", err)
 	}
-	alone, err = take(file)
+	alone, err = filelock.Take(file)
 	if err != nil || !alone {
 		_ = file.Close()
 		if err != nil {

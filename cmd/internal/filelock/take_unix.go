@@ -1,6 +1,6 @@
 //go:build unix && !solaris && !aix
 
-package signin
+package filelock
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// take locks the file until it is closed, and returns false if another process has it.
-func take(file *os.File) (bool, error) {
+// Take locks the file until it is closed, and returns false if another process has it.
+func Take(file *os.File) (bool, error) {
 	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return false, nil

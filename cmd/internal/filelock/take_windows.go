@@ -1,4 +1,4 @@
-package signin
+package filelock
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// take locks the file until it is closed, and returns false if another process has it.
-func take(file *os.File) (bool, error) {
+// Take locks the file until it is closed, and returns false if another process has it.
+func Take(file *os.File) (bool, error) {
 	err := windows.LockFileEx(
 		windows.Handle(file.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &windows.Overlapped{},
 	)

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -16,15 +17,25 @@ type Poller struct {
 	// Tags select the machines of the cluster; see [Scope.ClusterTags]. Required.
 	Tags map[string]string
 
-	mu        sync.Mutex    // never held during a call
-	listing   chan struct{} // closed at the end of the list under way; nil if there is none
+	mu        sync.Mutex // never held during a call
+	listing   *listing   // the list under way; nil if there is none
 	instances []Instance
 	listed    time.Time
 }
 
+// listing is a list that callers wait for.
+type listing struct {
+	ended chan struct{} // closed at its end
+	err   error         // of all who wait, set before
+}
+
+// listLimit bounds a list: every pool waits for it.
+const listLimit = 2 * time.Minute
+
 // List returns the machines of the scope from a list that was requested at most maxAge
-// ago, and the time of the request. Callers that need a newer one share a call. After
-// an error it returns no machines, even if there is an older list.
+// ago, and the time of the request. Callers that need a newer one share a call and its error. After
+// an error it returns no machines, even if there is an older list. A list that takes longer than
+// two minutes is given up.
 func (p *Poller) List(ctx context.Context, scope Scope, maxAge time.Duration) (instances []Instance, listed time.Time, err error) {
 	wanted := time.Now().Add(-maxAge)
 	all, listed := p.last()
@@ -57,27 +68,42 @@ func (p *Poller) refresh(ctx context.Context, wanted time.Time) ([]Instance, tim
 			return p.instances, p.listed, nil
 		}
 		if p.listing == nil {
-			p.listing = make(chan struct{})
+			p.listing = &listing{ended: make(chan struct{})}
 			p.mu.Unlock()
 			break
 		}
-		ended := p.listing
+		under := p.listing
 		p.mu.Unlock()
 		select {
-		case <-ended:
+		case <-under.ended:
+			if under.err != nil {
+				return nil, time.Time{}, under.err
+			}
 		case <-ctx.Done():
 			return nil, time.Time{}, ctx.Err()
 		}
 	}
-	now := time.Now()
-	all, err := p.Inventory.ListInstances(ctx, p.Tags)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	close(p.listing)
-	p.listing = nil
-	if err != nil {
+	var all []Instance
+	now, err := time.Now(), errNoList // unless it returns
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch {
+		case err == nil:
+			p.instances, p.listed = all, now
+		case ctx.Err() == nil: // else it says nothing to the others
+			p.listing.err = err
+		}
+		close(p.listing.ended)
+		p.listing = nil
+	}()
+	limited, cancel := context.WithTimeout(ctx, listLimit)
+	defer cancel()
+	if all, err = p.Inventory.ListInstances(limited, p.Tags); err != nil {
 		return nil, time.Time{}, err
 	}
-	p.instances, p.listed = all, now
 	return all, now, nil
 }
+
+// errNoList is what those get who wait for a list that panics.
+var errNoList = errors.New("cloud: the list of machines has panicked")

@@ -2,6 +2,7 @@ package cloud_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,6 +48,84 @@ func TestCallersThatWaitForAListShareIt(t *testing.T) {
 		close(inventory.answer)
 		all.Wait()
 		require.Equal(t, int32(1), inventory.lists.Load())
+	})
+}
+
+// failing lists as a test says.
+type failing struct {
+	cloud.Inventory
+	list func(ctx context.Context) ([]cloud.Instance, error)
+}
+
+func (f *failing) ListInstances(ctx context.Context, _ map[string]string) ([]cloud.Instance, error) {
+	return f.list(ctx)
+}
+
+func TestCallersThatWaitForAListShareItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists, fail := atomic.Int32{}, errors.New("no")
+		poller := &cloud.Poller{Inventory: &failing{list: func(ctx context.Context) ([]cloud.Instance, error) {
+			lists.Add(1)
+			<-ctx.Done() // it never answers
+			return nil, fail
+		}}}
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				if _, _, err := poller.List(t.Context(), scope, time.Hour); !errors.Is(err, fail) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(t, int32(1), lists.Load())
+		require.Equal(t, 2*time.Minute, time.Since(began))
+	})
+}
+
+func TestOneWhoGoesOrPanicsKeepsNoOtherFromTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := atomic.Int32{}
+		poller := &cloud.Poller{Inventory: &failing{list: func(ctx context.Context) ([]cloud.Instance, error) {
+			switch lists.Add(1) {
+			case 1:
+				<-ctx.Done()
+				return nil, ctx.Err()
+			case 3:
+				time.Sleep(time.Second)
+				panic("a provider")
+			}
+			return []cloud.Instance{{ID: "i-1", Tags: scope.Tags()}}, nil
+		}}}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, _, err := poller.List(ctx, scope, time.Hour); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() {
+			if got, _, err := poller.List(t.Context(), scope, time.Hour); err != nil || len(got) != 1 {
+				t.Errorf("got %v: %v", got, err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		all.Wait()
+
+		time.Sleep(time.Minute)
+		all.Go(func() {
+			defer func() { _ = recover() }()
+			_, _, _ = poller.List(t.Context(), scope, 0)
+		})
+		synctest.Wait()
+		_, _, err := poller.List(t.Context(), scope, 0)
+		require.ErrorContains(t, err, "has panicked")
+		all.Wait()
+		_, _, err = poller.List(t.Context(), scope, 0)
+		require.NoError(t, err)
 	})
 }
 

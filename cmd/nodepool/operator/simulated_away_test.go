@@ -63,6 +63,53 @@ func TestWhileTheCloudIsAwayInASimulatedWorld(t *testing.T) {
 	require.Equal(t, int(histories), ended, "outages that went their way") //nolint:gosec // a few
 }
 
+// TestACallThatNeverEndsKeepsNoPoolForGood has the cloud take lists, and later a launch, without an
+// answer: pools say so within minutes, and go on once it answers.
+func TestACallThatNeverEndsKeepsNoPoolForGood(t *testing.T) {
+	t.Parallel()
+	ended := 0
+	scenario := func() simtest.Scenario {
+		p, s := newPooled()
+		s.Disturbances, s.Without = []applytest.Disturbance{}, nil
+		outage := &outage{cloud: p, calls: map[string]int{}}
+		names := []string{"p0", "p1"}
+		s.Start = func(w *simtest.World) {
+			objects := []simtest.Object{{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "team"}}, class("c0")}
+			for _, name := range names {
+				objects = append(objects, own("NodePool", name, map[string]any{
+					"poolSize": 2, "minStandby": 1,
+					"template": map[string]any{"nodeClassRef": map[string]any{"kind": "AWSNodeClass", "name": "c0"}},
+				}))
+			}
+			for _, o := range objects {
+				if err := w.Create(o); err != nil {
+					panic(err)
+				}
+			}
+			w.After(5*time.Minute, func() {
+				p.Hangs = "ListInstances"
+				says := func(name string) bool { return strings.Contains(outage.degraded(w, name), "deadline exceeded") }
+				outage.each(w, names, 8*time.Minute, "degraded for a list without an end", says, func() {
+					p.Hangs = ""
+					well := func(name string) bool { return outage.degraded(w, name) == "" }
+					outage.each(w, names, 8*time.Minute, "well again", well, func() {
+						p.Hangs = "LaunchInstance"
+						_ = w.Update(poolsKind, "", "p0", func(o simtest.Object) { o.Set(2, "spec", "minStandby") }) // it exists
+						w.After(time.Minute, func() { p.Hangs = "" })                                                // the call under way still has no end
+						full := func(string) bool { return strings.HasPrefix(fmt.Sprint(outage.count(w, "p0")), "2 ") }
+						outage.each(w, names[:1], 8*time.Minute, "full", full, func() { ended++ })
+					})
+				})
+			})
+		}
+		s.Edits, s.Edit, s.Settle, s.Rest = 1, func(*simtest.World) {}, 40*time.Minute, 5*time.Minute
+		s.Converged = p.converged
+		return s
+	}
+	require.Empty(t, simtest.Simulate(t, scenario, 1).Wrong)
+	require.Equal(t, 1, ended)
+}
+
 // outage is a time in which a cloud does not answer.
 type outage struct {
 	cloud  *pooled
@@ -140,7 +187,7 @@ func (o *outage) called(c cloudtest.Call) {
 // count is what the status of a pool says of its machines.
 func (o *outage) count(w *simtest.World, name string) any {
 	of := w.Object(poolsKind, "", name)
-	return fmt.Sprint(of.Field("status", "standby"), of.Field("status", "running"), of.Field("status", "total"))
+	return fmt.Sprintln(of.Field("status", "standby"), of.Field("status", "running"), of.Field("status", "total"))
 }
 
 // degraded is the message of a pool that is degraded, empty if it is not.

@@ -34,6 +34,10 @@ func (v *virtualCloud) Provider(net http.RoundTripper, called operator.Called) *
 // call lets a call take its turn in the world.
 func (p *virtualProvider) call(ctx context.Context, c cloudtest.Call, do func() error) error {
 	v, name, began := p.cloud, strings.TrimSpace(fmt.Sprintf("cloud %s %s%s", c.Operation, strings.Join(c.IDs, ","), c.Token)), time.Now()
+	if v.Hangs == c.Operation {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	var answer error
 	err := simtest.Call(ctx, p.net, name, func(w *simtest.World) error {
 		dice := w.Dice(name)

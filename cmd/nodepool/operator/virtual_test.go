@@ -42,6 +42,8 @@ type virtualCloud struct {
 	Habit func(booted) habit
 	// Announced is what the cloud announces, for a program that reads it.
 	Announced announcements
+	// Hangs has calls of this operation not end until their context does.
+	Hangs string
 	// Away is the error of every call of a program while it is set: the cloud does nothing.
 	Away error
 	// OnCall is called before each call of a program that the cloud carries out, with what

@@ -626,9 +626,11 @@ func (b *bench) passes() string {
 		if strings.Contains(stack, "(*operator).reconcile") {
 			lines := strings.Split(stack, "\n")
 			out.WriteString("a pass: ")
-			for i := 1; i < min(len(lines), 18); i += 2 { // each function has its place in the next line
-				of, _, _ := strings.Cut(path.Base(lines[i]), "(0x")
-				out.WriteString(of + " < ")
+			for i := 1; i < len(lines); i += 2 { // each function has its place in the next line
+				if i == 1 || strings.Contains(lines[i], "/trueup/") {
+					of, _, _ := strings.Cut(path.Base(lines[i]), "(0x")
+					out.WriteString(of + " < ")
+				}
 			}
 			out.WriteString("\n")
 		}

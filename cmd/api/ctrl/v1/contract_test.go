@@ -149,6 +149,11 @@ message HeartbeatRequest
   15 claim bool
   16 yield bool
   17 held_deletions HeldDeletions
+  18 problems repeated Problem
+
+message Problem
+  1 resource string
+  2 message string
 
 message HeartbeatResponse
   10 agent_epoch uint64

@@ -100,7 +100,8 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 	return s, errors.Join(errs...)
 }
 
-// number sets the indexes of each item: its own, and those of its kind and of the kind that has its handed-over fields.
+// number sets three indexes for each item: of the item, of its kind, and of the kind whose objects
+// take over its fields.
 func (s *Set) number() {
 	index := map[schema.GroupKind]int{}
 	of := func(kind schema.GroupKind) int {

@@ -17,7 +17,8 @@ const lingers = time.Minute
 type watcher struct {
 	mu     sync.Mutex
 	scopes map[string]*watched
-	// entered counts the scopes, and polled the polls: a poll asks for those of its turn.
+	// entered is the number of scopes so far, and polled the number of polls. A poll asks for the
+	// scopes whose turn it is.
 	entered, polled int
 	all             bool            // ask for all scopes
 	asked           map[string]bool // or these

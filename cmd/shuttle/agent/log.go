@@ -59,5 +59,9 @@ func causeOf(r apply.Result) string {
 		return request.Err.Error()
 	}
 	text := string(apierrors.ReasonForError(r.Err)) + " " + r.Err.Error()
-	return strings.NewReplacer(r.ID.String(), "", `"`+r.ID.Name+`"`, "", `"`+r.ID.Namespace+`"`, "", strings.ToLower(r.ID.Kind), "").Replace(text)
+	names := []string{r.ID.String(), `"` + r.ID.Name + `"`, `"` + r.ID.Namespace + `"`, strings.ToLower(r.ID.Kind)}
+	for _, name := range names {
+		text = strings.ReplaceAll(text, name, "")
+	}
+	return text
 }

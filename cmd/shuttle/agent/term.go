@@ -55,7 +55,9 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	client := newClient(&a.Config, tokens, a.Starbase, metrics.observeStarbase)
 	state := &desired{}
 
-	status := &reporter{client: client, rollouts: deployments, instance: instanceID(), region: a.Config.Region, backoff: a.backoff(), pods: billing}
+	status := &reporter{
+		client: client, rollouts: deployments, instance: instanceID(), region: a.Config.Region, backoff: a.backoff(), pods: billing,
+	}
 	statusLoop := &reconcile.Loop{
 		Name:       "status",
 		Reconciler: status,

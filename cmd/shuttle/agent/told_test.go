@@ -33,7 +33,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// told is the report that follows the last pass.
+// told returns the report after the last pass.
 func (p *passes) told() *starbase.StatusReport {
 	p.t.Helper()
 	r := p.status

@@ -156,7 +156,7 @@ func neverJoins(b *bench) {
 	require.Contains(b, b.condition("Degraded").Message, "3 warm-ups failed in a row")
 	require.Empty(b, b.nodes())
 	require.Zero(b, b.counts()[0])
-	// The machines launched before the third failure never join either: the habit is that of their boot.
+	// Machines that were launched before the third failure boot later: they must not join either.
 	b.within(time.Minute, "its machines have ended", func() bool { return len(b.instances()) == 0 })
 	b.habit(nil)
 	// A warm-up of a machine that works may take longer than 30 seconds of a busy one.

@@ -70,9 +70,9 @@
 // restart is a new view, or cache, on the same server. The prune beside many parts, and
 // the memory of a child, are measured with copies of one child that this program serves.
 //
-// The server has the same cores as the operators, so the rate is decided by the processor time of
-// all of them for a child: it is told for this process (_self, with the creation of the parents),
-// kube-apiserver and etcd. With -delay each request takes that much longer, as on a server that is
+// The server has the same cores as the operators, so the processor time for a child decides the
+// rate. It is printed for this process (_self, with the creation of the parents), kube-apiserver
+// and etcd. With -delay each request takes that much longer, as on a server that is
 // farther away or waits for its disk: then it counts how many are under way. The stage requests,
 // which runs when it is named, creates the mix in the ways of the contenders, and tells what the
 // server pays for each.

@@ -27,9 +27,9 @@ type sending struct {
 	encode                                   func(*unstructured.Unstructured) ([]byte, error)
 }
 
-// sendings are those of the contenders: server-side apply with the metadata as answer, once with a
-// line break after each brace, as trueup has them, and once without; and a create, which is how
-// CreateOrUpdate begins, as a client with types sends it, and as JSON.
+// sendings returns the ways in which the contenders create an object. Server-side apply, answered with
+// metadata, is sent with a line break after each brace, as trueup does, and without. A create, which
+// CreateOrUpdate begins with, is sent as protobuf, as a typed client does, and as JSON.
 func sendings() []sending {
 	const (
 		protobuf = "application/vnd.kubernetes.protobuf"

@@ -61,8 +61,8 @@ type HeartbeatRequest struct {
 	Yield bool `protobuf:"varint,16,opt,name=yield,proto3" json:"yield,omitempty"`
 	// What the agent would delete if a person approved it. Unset: nothing.
 	HeldDeletions *HeldDeletions `protobuf:"bytes,17,opt,name=held_deletions,json=heldDeletions,proto3" json:"held_deletions,omitempty"`
-	// What the agent cannot do, and will not by itself, at most 100. Each heartbeat that has a
-	// sequence replaces those of the one before.
+	// What the agent cannot do, and will not by itself, at most 100. A heartbeat that claims no
+	// epoch replaces the problems of the previous one.
 	Problems      []*Problem `protobuf:"bytes,18,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

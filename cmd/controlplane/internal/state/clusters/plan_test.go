@@ -12,9 +12,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
 
-// TestTheHealthOfClustersIsReadByIndexesOnPostgreSQL has the plans over 100 clusters with 10,000
-// services that are well but for five, and 100,000 capacity reports: no table but that of the clusters
-// is read whole.
+// TestTheHealthOfClustersIsReadByIndexesOnPostgreSQL has the plans over 100 clusters with 100,000
+// capacity reports and 10,000 services, five of which have failed: only the table of clusters is read
+// as a whole.
 func TestTheHealthOfClustersIsReadByIndexesOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	store := openPostgreSQL(t, pgtest.NewDatabase(t))

@@ -8,6 +8,7 @@ import (
 // Ready's reason, and a rollout that has failed is in the phase.
 func causes(b *bench) {
 	b.in("create", "quota", "few", "--hard=pods=1")
+	b.eventually("the quota counts", func() bool { return b.get("quota", "few", ".status.used") != "" })
 	b.app("quota", ", imageRef: 'app:1'")
 	b.eventually("the quota is named", func() bool { return b.condition("quota", "Ready", "reason") == "Quota" })
 	require.Contains(b, b.condition("quota", "Ready", "message"), "exceeded quota: few")

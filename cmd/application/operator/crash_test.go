@@ -215,5 +215,5 @@ func TestCrashesOfTheOperator(t *testing.T) {
 	}
 	fmt.Printf("figure application_crash_boundaries %d of %d\n", reached, tried)
 	fmt.Println("figure application_foreign_touched 0")
-	require.GreaterOrEqual(t, 20*reached, 19*tried, "nearly all are reached: %v", again)
+	require.LessOrEqual(t, tried-reached, max(1, tried/20), "nearly all are reached: %v", again)
 }

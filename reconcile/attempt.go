@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 )
@@ -10,13 +11,21 @@ import (
 // attempt runs one pass, bounded by timeout unless that is zero.
 func attempt(ctx context.Context, timeout time.Duration, reconcile Func) (result Result, err error) {
 	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
+		within, cancel := context.WithTimeoutCause(ctx, timeout, errPassLimit)
 		defer cancel()
+		defer func() {
+			if err != nil && context.Cause(within) == errPassLimit {
+				err = fmt.Errorf("%w of %v: %w", errPassLimit, timeout, err)
+			}
+		}()
+		ctx = within
 	}
 	defer contain(&err)
 	return reconcile(ctx)
 }
+
+// errPassLimit is part of the error of a pass that its Timeout has ended.
+var errPassLimit = errors.New("the pass has reached its limit")
 
 // logPass logs one pass. What fails because ctx ended is no failure.
 func logPass(ctx context.Context, logger *slog.Logger, err error, attrs ...slog.Attr) {

@@ -47,7 +47,7 @@ func TestTimeoutEndsTheCtxOfOnePass(t *testing.T) {
 		same(t, "passes", len(passes.read()), 2)
 		for _, pass := range passes.read() {
 			same(t, "duration", pass.Duration, 4*time.Second)
-			same(t, "error", pass.Err, context.DeadlineExceeded)
+			same(t, "error", pass.Err.Error(), "the pass has reached its limit of 4s: context deadline exceeded")
 		}
 	})
 }

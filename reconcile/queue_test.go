@@ -214,7 +214,8 @@ func TestQueueTimeoutEndsTheCtxOfOnePass(t *testing.T) {
 		for i, pass := range passes.read()[:2] {
 			same(t, "key", pass.Key, []string{"a", "b"}[i])
 			same(t, "duration", pass.Duration, 4*time.Second)
-			same(t, "error", pass.Err, context.DeadlineExceeded)
+			same(t, "is of the ctx", errors.Is(pass.Err, context.DeadlineExceeded), true)
+			same(t, "error", pass.Err.Error(), "the pass has reached its limit of 4s: context deadline exceeded")
 		}
 	})
 }

@@ -98,7 +98,8 @@ type Controller[T metav1.Object] struct {
 	Resync time.Duration
 
 	// Workers, Timeout and Backoff configure the reconcile.Queue: the number of
-	// objects reconciled at a time (default 1), the bound of a pass (default none),
+	// objects reconciled at a time (default 1), the bound of a pass (default 5m, as
+	// one call that never returns would keep its object, and its worker, for good),
 	// and the delay of the repetition of a failed pass. An event does not wait for
 	// that delay: a pass that fails and writes a different value each time, such as
 	// a status with the time in it, is repeated at once by its own event.
@@ -173,6 +174,9 @@ func (c *Controller[T]) Start(ctx context.Context) error {
 	c.await(ctx)
 	return c.queue.Start(ctx)
 }
+
+// passLimit bounds a pass where Timeout is not set.
+const passLimit = 5 * time.Minute
 
 // awaitLimit is how long Await is waited for.
 const awaitLimit = 30 * time.Second
@@ -264,7 +268,7 @@ func (c *Controller[T]) prepare() error {
 		}
 		c.queue.Name = c.name()
 		c.queue.Reconcile = c.pass
-		c.queue.Workers, c.queue.Timeout, c.queue.Backoff = c.Workers, c.Timeout, c.Backoff
+		c.queue.Workers, c.queue.Timeout, c.queue.Backoff = c.Workers, cmp.Or(c.Timeout, passLimit), c.Backoff
 		c.queue.Logger = c.Logger
 		c.queue.OnPass = func(pass reconcile.KeyPass[types.NamespacedName]) {
 			if !c.caches.postponed(pass.Key) && c.OnPass != nil {
@@ -319,7 +323,7 @@ func (c *Controller[T]) validate() error {
 	case c.Workers < 0:
 		return fmt.Errorf("kube: Controller.Workers: is %d, must be 0 (1) or more", c.Workers)
 	case c.Timeout < 0:
-		return fmt.Errorf("kube: Controller.Timeout: is %v, must be 0 (no bound) or more", c.Timeout)
+		return fmt.Errorf("kube: Controller.Timeout: is %v, must be 0 (5m) or more", c.Timeout)
 	}
 	return nil
 }

@@ -375,6 +375,31 @@ func TestAnEventDuringAPassCausesOneMoreAndAHungObjectDelaysNoOther(t *testing.T
 	})
 }
 
+func TestAPassThatNeverReturnsEndsAfterFiveMinutes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.put(widgets, newWidget("a", 1))
+		c, p := watching(w)
+		hangs := true
+		c.Reconcile = func(ctx context.Context, key types.NamespacedName, _ *widget) (reconcile.Result, error) {
+			if hangs {
+				hangs = false
+				<-ctx.Done()
+				return reconcile.Result{}, fmt.Errorf("look at it: %w", ctx.Err())
+			}
+			return reconcile.Result{}, nil
+		}
+		c.OnPass = func(pass reconcile.KeyPass[types.NamespacedName]) { p.note("%s: %v", pass.Duration, pass.Err) }
+		stop := run(t, c)
+		time.Sleep(5*time.Minute - time.Millisecond)
+		require.Empty(t, p.take())
+		time.Sleep(time.Minute)
+		require.Equal(t, "0s: <nil>, 5m0s: the pass has reached its limit of 5m0s: look at it: context deadline exceeded", p.take())
+		require.NoError(t, stop())
+	})
+}
+
 func TestAChangeOfStatusAloneIsIgnoredWhenAskedTo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -628,7 +653,7 @@ func TestAControllerSaysWhatIsWrongWithItsFields(t *testing.T) {
 		"kube: Controller.Reconcile: is required":                                                                 func(c *controller) { c.Reconcile = nil },
 		"kube: Controller.Resync: is -1s, must be 0 (never) or more":                                              func(c *controller) { c.Resync = -time.Second },
 		"kube: Controller.Workers: is -1, must be 0 (1) or more":                                                  func(c *controller) { c.Workers = -1 },
-		"kube: Controller.Timeout: is -1s, must be 0 (no bound) or more":                                          func(c *controller) { c.Timeout = -time.Second },
+		"kube: Controller.Timeout: is -1s, must be 0 (5m) or more":                                                func(c *controller) { c.Timeout = -time.Second },
 		"reconcile: Queue.Backoff":                                                                                func(c *controller) { c.Backoff.Min = -time.Second },
 		"kube: Controller.Owned[0].Resource: is widgets.example.com, must not be the resource of Controller.Kind": func(c *controller) { c.Owned = []kube.Kind{{Resource: widgets}} },
 		"kube: Controller.Owned[1].Resource: is secrets, listed twice": func(c *controller) {

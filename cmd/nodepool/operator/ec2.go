@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -26,9 +28,9 @@ type EC2 struct {
 
 // Home returns the region of the environment.
 func (e EC2) Home(ctx context.Context) (string, error) {
-	c, err := config.LoadDefaultConfig(ctx)
+	c, err := settings(ctx)
 	if err != nil {
-		return "", fmt.Errorf("configuration of AWS: %w", err)
+		return "", err
 	}
 	if c.Region == "" {
 		return "", errors.New("--region: is not set, must be the region of classes that name none")
@@ -38,9 +40,9 @@ func (e EC2) Home(ctx context.Context) (string, error) {
 
 // Open opens a region.
 func (e EC2) Open(ctx context.Context, region string, called Called) (Region, error) {
-	c, err := config.LoadDefaultConfig(ctx, config.WithRegion(region))
+	c, err := settings(ctx, config.WithRegion(region))
 	if err != nil {
-		return Region{}, fmt.Errorf("configuration of AWS: %w", err)
+		return Region{}, err
 	}
 	limits, rest := aws.Limits(e.QPS, e.Burst)
 	client := aws.NewClient(c, &cloud.Limiter{Limits: limits, Rest: rest}, func(o *ec2.Options) {
@@ -54,11 +56,24 @@ func (e EC2) Open(ctx context.Context, region string, called Called) (Region, er
 
 // Notices reads the queue of SQS at a URL, with the credentials of the environment.
 func (e EC2) Notices(ctx context.Context, region, url string) (*aws.Notices, error) {
-	c, err := config.LoadDefaultConfig(ctx, config.WithRegion(region))
+	c, err := settings(ctx, config.WithRegion(region))
 	if err != nil {
-		return nil, fmt.Errorf("configuration of AWS: %w", err)
+		return nil, err
 	}
 	return &aws.Notices{SQS: sqs.NewFromConfig(c), URL: url}, nil
+}
+
+// requestLimit bounds a request with its answer: the client of AWS has no bound of its own, and a firewall
+// may drop packets in silence. The longest right one is a wait of 20 s for messages of SQS.
+const requestLimit = time.Minute
+
+// settings reads the environment, as every program with the client of AWS.
+func settings(ctx context.Context, options ...func(*config.LoadOptions) error) (c awssdk.Config, err error) {
+	options = append(options, config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(requestLimit)))
+	if c, err = config.LoadDefaultConfig(ctx, options...); err != nil {
+		return c, fmt.Errorf("configuration of AWS: %w", err)
+	}
+	return c, nil
 }
 
 // watched is a step of the client's stack that times each call, its turn at the limiter

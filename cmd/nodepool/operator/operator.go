@@ -45,9 +45,7 @@ const bufferStrategy = "buffer.stratos.sh/standby-capacity"
 // How many objects of a kind are worked on at a time. Nodes have the most workers: a machine
 // that has started waits for its Node's pass before pods may come to it.
 const (
-	poolWorkers = 8
-	// passLimit bounds a pass of a pool: a call that never ends must not keep its pool for good.
-	passLimit    = 5 * time.Minute
+	poolWorkers  = 8
 	nodeWorkers  = 16
 	classWorkers = 4
 	podWorkers   = 4
@@ -130,7 +128,6 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 
 	w.pools.Client, w.pools.Metadata, w.pools.Logger, w.pools.Workers = client, metadata, o.Logger, poolWorkers
 	w.pools.Kind, w.pools.IgnoreStatus, w.pools.Reconcile = kube.Kind{Resource: poolsResource}, true, w.reconcile
-	w.pools.Timeout = passLimit
 	w.pools.Backoff = reconcile.Backoff{Min: time.Second, Max: time.Minute, Jitter: 0.2, Seed: o.Instance}
 	w.pools.References = func(p *v1alpha1.NodePool) []kube.Reference {
 		return []kube.Reference{classReference(p.Spec.Template.NodeClassRef.Name)}

@@ -17,9 +17,9 @@ var ErrWaits = errors.New("waits")
 var ErrOwnedByOther = errors.New("is owned by another")
 
 // CauseOf returns the cause for the error of a part, as package operator has one for a child: the
-// zero Cause for nil; Progressing, waiting, for [ErrWaits]; NotOurs, lasting, for [ErrOwnedByOther];
-// RequestFailed for any other, which is lasting if it is marked with [reconcile.Terminal], or is a
-// panic, and transient if not. No event says that a service has changed: another pass should follow
+// zero Cause for nil; NotOurs, lasting, for [ErrOwnedByOther]; RequestFailed, lasting, for what is marked
+// with [reconcile.Terminal], or is a panic; Progressing, waiting, for [ErrWaits]; RequestFailed, transient,
+// for any other. Of several joined errors it is the first of these that one is. No event says that a service has changed: another pass should follow
 // after any cause, sooner while it waits. It is safe for concurrent use.
 func CauseOf(err error) readiness.Cause {
 	if err == nil {
@@ -27,12 +27,12 @@ func CauseOf(err error) readiness.Cause {
 	}
 	cause := readiness.Cause{Reason: "RequestFailed", Outlook: readiness.Transient, Message: err.Error()}
 	switch {
-	case errors.Is(err, ErrWaits):
-		cause.Reason, cause.Outlook = "Progressing", readiness.Waiting
 	case errors.Is(err, ErrOwnedByOther):
 		cause.Reason, cause.Outlook = "NotOurs", readiness.Lasting
 	case lasting(err):
 		cause.Outlook = readiness.Lasting
+	case errors.Is(err, ErrWaits):
+		cause.Reason, cause.Outlook = "Progressing", readiness.Waiting
 	}
 	return cause
 }

@@ -69,7 +69,7 @@ func ExamplePass() {
 		pass.Prune(ctx, func(context.Context) error { return nil }) // no pod uses them
 		s.status, s.cause = pass.Merge(s.status), readiness.Cause{}
 		for _, part := range pass.Parts {
-			s.cause = readiness.First(s.cause, external.CauseOf(errors.Join(part.Err, part.Left)))
+			s.cause = readiness.First(s.cause, external.CauseOf(part.Err), external.CauseOf(part.Left))
 		}
 		return nil
 	}

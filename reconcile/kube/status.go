@@ -69,8 +69,8 @@ type Status[T metav1.Object] struct {
 // for it.
 //
 // The object must belong to the caller, as one passed by a [Controller] does. Its
-// status and resourceVersion become those that the server answered or that were
-// read. The rest stays as the caller has read it, also when it was edited meanwhile:
+// status, resourceVersion, finalizers and deletionTimestamp become those that the
+// server answered or that were read. The rest stays as the caller has read it, also when it was edited meanwhile:
 // a status is about the spec that the pass has seen. The error is the
 // error of a request, or [ErrDropped]: the schema of the server lacks the fields.
 func (s *Status[T]) Update(ctx context.Context, object T, update func(object T)) error {
@@ -118,13 +118,14 @@ func (s *Status[T]) Update(ctx context.Context, object T, update func(object T))
 	}
 }
 
-// take gives the object the status and the resourceVersion of a later state of it.
+// take gives the object the status of a later state of it, and the metadata that a pass relies on: with the
+// resourceVersion alone, a Finalizer would write the finalizers of before as if nothing had changed.
 func take[T metav1.Object](object T, later *unstructured.Unstructured) error {
 	status, _, err := unstructured.NestedMap(later.Object, "status")
 	if err != nil {
 		return err
 	}
-	object.SetResourceVersion(later.GetResourceVersion())
+	copyMetadata(object, later)
 	return setStatus(object, status)
 }
 

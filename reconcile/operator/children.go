@@ -15,11 +15,18 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/external"
 )
 
 // children calls the function of the operator. Its panic is the error. It cannot make another
 // object of the one that it is called for.
-func (w *work[T]) children(ctx context.Context, object T) (children []Object, err error) {
+func (w *work[T]) children(ctx context.Context, object T, pass *external.Pass) (children []Object, err error) {
+	if pass != nil {
+		things := w.operator.Outside.Things(object)
+		recorded := *things
+		*things = pass.Merge(recorded) // with what was made just now
+		defer func() { *things = recorded }()
+	}
 	namespace, name, uid := object.GetNamespace(), object.GetName(), object.GetUID()
 	defer func() {
 		if object.GetNamespace() != namespace || object.GetName() != name || object.GetUID() != uid {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
@@ -53,7 +55,7 @@ type Operator[T metav1.Object] struct {
 	Namespace string
 	// Owns are the kinds of the children in namespaces, OwnsCluster the kinds of the children
 	// without one. All kinds that the operator has ever made are in these, so that what is no
-	// longer wanted is found. Required: one of the two.
+	// longer wanted is found. Required: one of the two, but for objects with nothing but Outside.
 	Owns, OwnsCluster []schema.GroupVersionKind
 	// Supersedes are the field managers that made the children before, as in [apply.Owner].
 	// Default none.
@@ -66,10 +68,14 @@ type Operator[T metav1.Object] struct {
 	// controller ownerReference, labels. It does not set a status. With an error the children
 	// stay as they are, and the conditions say why: Reconciling, since it is called again, or
 	// Stalled for [reconcile.Terminal] and a panic. It may read what the object refers to, with
-	// Lookup. Required.
+	// Lookup. Required with Owns or OwnsCluster.
 	Children func(ctx context.Context, object T) ([]Object, error)
 	// Conditions returns where the conditions of an object are, in its status. Required.
 	Conditions func(object T) *[]metav1.Condition
+	// Outside is what the objects have outside of the cluster. What is recorded in their status stays there,
+	// and their deletion leaves it, if that is taken away: return parts that are not wanted instead.
+	// Default nil: nothing.
+	Outside *Outside[T]
 	// Options refine the sets of children: fields that are left to others, fields that are
 	// handed over, policies. Part is set by the operator.
 	Options apply.SetOptions
@@ -195,9 +201,11 @@ func (o *Operator[T]) Validate() error {
 		{"Name", o.Name == ""},
 		{"Domain", o.Domain == ""},
 		{"Kind", o.Kind.Kind == "" || o.Kind.Version == ""},
-		{"Owns", len(o.Owns)+len(o.OwnsCluster) == 0},
-		{"Children", o.Children == nil},
+		{"Owns", len(o.Owns)+len(o.OwnsCluster) == 0 && (o.Outside == nil || o.Children != nil)},
+		{"Children", o.Children == nil && (o.Outside == nil || len(o.Owns)+len(o.OwnsCluster) > 0)},
 		{"Conditions", o.Conditions == nil},
+		{"Outside.Parts", o.Outside != nil && o.Outside.Parts == nil},
+		{"Outside.Things", o.Outside != nil && o.Outside.Things == nil},
 	} {
 		if field.missing {
 			return fmt.Errorf("operator: Operator.%s: is required", field.name)
@@ -205,6 +213,9 @@ func (o *Operator[T]) Validate() error {
 	}
 	if err := o.validateNames(); err != nil {
 		return err
+	}
+	if o.Outside != nil && o.Outside.Interval < 0 {
+		return fmt.Errorf("operator: Operator.Outside.Interval: is %v, must be 0 (5m) or more", o.Outside.Interval)
 	}
 	if o.Options.Part != "" {
 		return fmt.Errorf("operator: Operator.Options.Part: is %q, must be empty: it is set for each object", o.Options.Part)
@@ -243,6 +254,7 @@ type work[T metav1.Object] struct {
 	events     *kube.Events
 	unrecorded unrecorded
 	ending     ending
+	checks     *external.Checks // of parts
 }
 
 func newWork[T metav1.Object](o *Operator[T]) (*work[T], error) {
@@ -257,6 +269,9 @@ func newWork[T metav1.Object](o *Operator[T]) (*work[T], error) {
 		Manager: o.Name, Domain: o.Domain, PartLabel: o.Domain + "/" + strings.ToLower(o.Kind.Kind),
 		Labels: map[string]string{"app.kubernetes.io/managed-by": o.Name}, Supersedes: o.Supersedes,
 	}}
+	if o.Outside != nil {
+		w.checks = &external.Checks{Interval: cmp.Or(o.Outside.Interval, 5*time.Minute)}
+	}
 	w.watchObjects(client, metadataClient, logger)
 	w.finalizer = kube.Finalizer{
 		Client: client, Resource: o.resource(), Name: o.Domain + "/children", OnWrite: w.controller.Wrote,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
@@ -37,7 +38,14 @@ func RecordOverrides(report apply.Report, record func(eventType, reason, note st
 // outcome is what a pass has found: everything that keeps an object from being ready.
 type outcome struct {
 	causes []readiness.Cause
-	asked  bool // whether a cause may change without an event
+	again  time.Duration // when to look again without an event, 0 for never
+}
+
+// look notes that something may change without an event, and how soon to look.
+func (o *outcome) look(again time.Duration) {
+	if again > 0 && (o.again == 0 || again < o.again) {
+		o.again = again
+	}
 }
 
 // failed is the outcome of a function of children that returned an error.
@@ -91,7 +99,7 @@ func (o *outcome) notReady(id apply.ID, r readiness.Result, cause readiness.Caus
 	}
 	cause.Message = id.String() + ": " + cause.Message
 	o.causes = append(o.causes, cause)
-	o.asked = true
+	o.look(askAgain)
 }
 
 // cause is the cause that the conditions have, the zero Cause if there is none.

@@ -91,8 +91,8 @@ func TestConditionsHaveTheHeaviestCause(t *testing.T) {
 		require.Equal(t, test.want, fmt.Sprintf("%s %s: %s", state, reason, message), name)
 	}
 	notReady := with(of(), b, slow, deadline)
-	require.True(t, notReady.asked, "pods may show another cause without an event")
-	require.False(t, outcomeOf(nil, []apply.Result{foreign}, nil, nil).asked)
+	require.Equal(t, askAgain, notReady.again, "pods may show another cause without an event")
+	require.Zero(t, outcomeOf(nil, []apply.Result{foreign}, nil, nil).again)
 }
 
 func TestOnlyObjectsWithAnErrorHaveFailed(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
@@ -29,31 +30,51 @@ func (w *work[T]) reconcile(ctx context.Context, key types.NamespacedName, objec
 		return reconcile.Result{}, nil // its children went before the finalizer
 	}
 	alive, result, err := w.finalizer.Finalize(ctx, object, func(ctx context.Context) (gone bool, err error) {
+		if w.operator.Children == nil {
+			return w.teardown(ctx, object)
+		}
 		left, err := w.applier.DeletePart(ctx, string(object.GetUID()), apply.DeleteOptions{})
 		if err != nil {
-			return false, errors.Join(err, w.report(ctx, object, stuck(left, err)))
+			return false, errors.Join(err, w.report(ctx, object, stuck(left, err), nil))
 		}
-		if held := w.held(object); left.Remaining > 0 && w.ending.takes(key) && len(held.causes) > 0 {
-			err = w.report(ctx, object, held)
+		if left.Remaining == 0 {
+			return w.teardown(ctx, object)
 		}
-		return left.Remaining == 0, err
+		if held := w.held(object); w.ending.takes(key) && len(held.causes) > 0 {
+			err = w.report(ctx, object, held, nil)
+		}
+		return false, err
 	})
 	if !alive || err != nil {
 		return result, err
 	}
-	found, err := w.converge(ctx, object)
+	pass, err := w.outside(object)
+	if err != nil {
+		err = reconcile.Terminal(err)
+		return result, errors.Join(err, w.report(ctx, object, failed(err), nil))
+	}
+	again, err := w.make(ctx, object, pass)
+	if err != nil || ctx.Err() != nil {
+		return result, err
+	}
+	found, err := w.converge(ctx, object, pass)
+	if pass != nil {
+		pass.Prune(ctx, func(context.Context) error { return inUse(pass, found) })
+	}
 	if ctx.Err() != nil {
 		return reconcile.Result{}, err // a pass that was cut short has not seen all
 	}
-	if found.asked {
-		result.RequeueAfter = askAgain
-	}
-	return result, errors.Join(err, w.report(ctx, object, found))
+	err = errors.Join(err, found.seen(pass, again))
+	result.RequeueAfter = found.again
+	return result, errors.Join(err, w.report(ctx, object, found, pass))
 }
 
 // converge makes the children of an object as they are stated.
-func (w *work[T]) converge(ctx context.Context, object T) (outcome, error) {
-	children, err := w.children(ctx, object)
+func (w *work[T]) converge(ctx context.Context, object T, pass *external.Pass) (outcome, error) {
+	if w.operator.Children == nil {
+		return outcome{}, nil
+	}
+	children, err := w.children(ctx, object, pass)
 	if err != nil {
 		return failed(err), err
 	}
@@ -84,12 +105,17 @@ func (w *work[T]) converge(ctx context.Context, object T) (outcome, error) {
 	return o, errors.Join(invalid, applied, kept, unread)
 }
 
-// report writes what was found into the conditions, and an Event if it is another reason.
-func (w *work[T]) report(ctx context.Context, object T, found outcome) error {
+// report writes what was found into the conditions, what there is outside of the cluster, if there is a
+// pass for it, and an Event if it is another reason.
+func (w *work[T]) report(ctx context.Context, object T, found outcome, pass *external.Pass) error {
 	before := readyOf(*w.operator.Conditions(object))
 	state, reason, message := found.state()
 	err := w.status.Update(ctx, object, func(object T) {
 		kube.SetState(w.operator.Conditions(object), state, reason, message)
+		if pass != nil {
+			things := w.operator.Outside.Things(object)
+			*things = pass.Merge(*things)
+		}
 	})
 	w.unrecorded.note(kube.KeyOf(object), err)
 	if err != nil {

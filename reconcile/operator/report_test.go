@@ -78,7 +78,7 @@ func reporting(t *testing.T, s *server, test func(t *testing.T, report func(*sho
 		ended := make(chan error, 1)
 		go func() { ended <- w.events.Start(ctx) }()
 		test(t, func(object *shop, found outcome) {
-			require.NoError(t, w.report(ctx, object, found))
+			require.NoError(t, w.report(ctx, object, found, nil))
 			synctest.Wait()
 		})
 		cancel()
@@ -133,7 +133,7 @@ func TestNoRequestWaitsForALimitOfTheClient(t *testing.T) {
 		s, began := &server{}, time.Now()
 		w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
 		for i := range 100 {
-			require.NoError(t, w.report(t.Context(), object, failed(fmt.Errorf("no answer %d", i))))
+			require.NoError(t, w.report(t.Context(), object, failed(fmt.Errorf("no answer %d", i)), nil))
 		}
 		require.Equal(t, 100, s.writes)
 		require.Zero(t, time.Since(began))

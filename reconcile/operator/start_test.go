@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
+	"github.com/seed-9e1ffd66/trueup/reconcile/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 
@@ -101,6 +102,19 @@ func TestAnOperatorNamesTheFieldThatIsMissing(t *testing.T) {
 	o.Children = children
 	next("Conditions: is required")
 	o.Conditions = func(site *Site) *[]metav1.Condition { return &site.Status.Conditions }
+	o.Outside = &operator.Outside[*Site]{Interval: -1}
+	next("Outside.Parts: is required")
+	o.Outside.Parts = func(*Site) []*external.Part { return nil }
+	next("Outside.Things: is required")
+	o.Outside.Things = func(*Site) *[]external.Thing { return nil }
+	next("Outside.Interval: is -1ns, must be 0 (5m) or more")
+	o.Outside.Interval = 0
+	o.Children = nil
+	next("Children: is required")
+	o.Children, o.OwnsCluster = children, nil
+	next("Owns: is required")
+	o.Children = nil
+	require.NoError(t, o.Validate(), "nothing but things outside")
 	o.Domain = "Example.com"
 	require.ErrorContains(t, o.Start(ended), `operator: Operator.Domain: is "Example.com", must be a domain such as example.com: `)
 	o.Domain, o.Name = "example.com", "a b"

@@ -3,6 +3,7 @@ package simtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
@@ -15,10 +16,11 @@ const (
 	byProgram = "program"
 )
 
-// touched and labelled are the annotation and the label that another client sets.
+// touched, labelled and held are the annotation, the label and the finalizer that another client sets.
 const (
 	touched  = "simtest/touched"
 	labelled = "simtest/labelled"
+	held     = "simtest/held"
 )
 
 func touch(w *World, r applytest.Request) {
@@ -35,17 +37,54 @@ func label(w *World, r applytest.Request) {
 	}
 }
 
+func hold(w *World, r applytest.Request) {
+	k := keyIn(r)
+	o := w.server.stored(k)
+	if !r.Writes() || r.Name == "" || o == nil || o.Deleting() || o.heldBy(held) {
+		return
+	}
+	set := func(on bool) func(Object) {
+		return func(o Object) {
+			finalizers := slices.DeleteFunc(slices.Clone(o.list("metadata", "finalizers")), func(f any) bool { return f == held })
+			if on {
+				finalizers = append(finalizers, held)
+			}
+			o.Set(finalizers, "metadata", "finalizers")
+		}
+	}
+	_ = w.As(another).update(k, set(true)) // it exists
+	length := time.Duration(1 + w.dice("hold").Int64N(int64(10*time.Second)))
+	w.Disturb(time.Now().Add(length))
+	w.After(length, func() {
+		if o := w.server.stored(k); o != nil && o.heldBy(held) {
+			_ = w.As(another).update(k, set(false)) // likewise
+		}
+	})
+}
+
+// freed reports a finalizer of another client that the program has taken away.
+func freed(c Change) error {
+	if c.By != byProgram || c.Before == nil || !c.Before.heldBy(held) || c.After != nil && c.After.heldBy(held) {
+		return nil
+	}
+	return fmt.Errorf("%s: it has taken away the finalizer of another client", c.Request)
+}
+
 func deleteDependent(w *World, r applytest.Request) {
 	if r.Name == "" {
 		return
 	}
 	k := keyIn(r)
-	w.server.mu.Lock()
-	owned := w.server.objects[k] != nil && w.server.objects[k].Owner() != ""
-	w.server.mu.Unlock()
-	if owned {
+	if o := w.server.stored(k); o != nil && o.Owner() != "" {
 		_, _ = w.As(another).write("delete", k, nil) // likewise
 	}
+}
+
+// stored returns an object, which must not be changed, or nil.
+func (s *Server) stored(k key) Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[k]
 }
 
 func keyIn(r applytest.Request) key { return key{r.Group, r.Resource, r.Namespace, r.Name} }

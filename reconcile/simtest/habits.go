@@ -47,6 +47,7 @@ const (
 	RestoreStore    applytest.Disturbance = "restore a backup at"
 	RunOlder        applytest.Disturbance = "start an older version at"
 	SkewClock       applytest.Disturbance = "set the server's clock apart"
+	HoldObject      applytest.Disturbance = "hold the object of"
 )
 
 // Habit is a disturbance that a scenario has unless it leaves it out. A Scenario may add some of
@@ -236,6 +237,10 @@ func Habits() []Habit {
 		{
 			Name: SkewClock, Does: "The times that the server writes are up to 10 minutes ahead or behind.",
 			Source: "two machines without a common time", Always: true,
+		},
+		{
+			Name: HoldObject, Does: "Another client puts a finalizer on the object, and takes it away within ten seconds. Only it may do that.",
+			Source: "velero, external-dns, volume controllers", Act: hold,
 		},
 	}
 }

@@ -108,6 +108,7 @@ func TestEachHabitShows(t *testing.T) {
 		applytest.ExpireWatches: `expire the watches at .*\n(.*\n)*.*life \d+: list .*\n`,
 		simtest.Touch:           `touch the object of (delete|update|patch) (.*)\n.* another client: update `,
 		simtest.LabelObject:     `label the object of (delete|update|patch) (.*)\n.* another client: update `,
+		simtest.HoldObject:      `hold the object of (delete|update|patch) (.*)\n.* another client: update (.*\n)*.* another client: update `,
 		simtest.AddField:        `add a field of another to the object of .*\n.* another client: update configmaps shop/`,
 		simtest.DeleteDependent: `delete the dependent of (.*)\n.* another client: delete parts`,
 		simtest.LoseRights:      `take the right for (.*)\n.*: 403 .* is forbidden`,

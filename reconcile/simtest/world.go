@@ -220,6 +220,9 @@ func (w *World) As(actor string) Client { return Client{world: w, by: actor} }
 func (w *World) changed(c Change) {
 	w.collectLater()
 	w.count(c)
+	if err := freed(c); err != nil {
+		w.Blame("%v", err)
+	}
 	if w.scenario.Check != nil {
 		if err := w.scenario.Check(w, c); err != nil {
 			w.Blame("%v", err)

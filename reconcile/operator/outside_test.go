@@ -1,0 +1,76 @@
+package operator //nolint:testpackage // outcomes are given
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/external"
+)
+
+func TestPartsAreSeenInTheOutcome(t *testing.T) {
+	t.Parallel()
+	down, foreign := errors.New("503 Service Unavailable"), external.Owned("example.com", "record www", "made by hand")
+	waits := fmt.Errorf("%w for: host", external.ErrWaits)
+	for name, test := range map[string]struct {
+		made, mail external.Part
+		want       string
+		again      time.Duration
+		err        string
+	}{
+		"both are as they should be": {want: "Ready Ready: every child is as stated, and ready", again: time.Hour},
+		"one fails": {
+			mail: external.Part{Err: down}, again: time.Hour,
+			want: "Reconciling RequestFailed: mail: 503 Service Unavailable", err: "mail: 503 Service Unavailable",
+		},
+		"one is another's, and is looked at again": {
+			mail: external.Part{Err: foreign}, again: time.Hour,
+			want: "Stalled NotOurs: mail: record www exists and has no mark of this operator: is owned by another; " +
+				"remove it, or choose another name",
+		},
+		"one waits, and has its turn soon": {
+			mail: external.Part{Err: waits}, want: "Reconciling Progressing: mail: waits for: host", again: 5 * time.Second,
+		},
+		"one is another's, and what is left waits": {
+			mail: external.Part{Err: foreign, Left: waits}, again: 5 * time.Second,
+			want: "Stalled NotOurs: mail: record www exists and has no mark of this operator: is owned by another; " +
+				"remove it, or choose another name (and 1 more)",
+		},
+		"one fails, and another waits": {
+			made: external.Part{Err: down}, mail: external.Part{Err: waits}, again: 5 * time.Second,
+			want: "Reconciling RequestFailed: host: 503 Service Unavailable (and 1 more)", err: "host: 503 Service Unavailable",
+		},
+		"what is left fails": {
+			made: external.Part{Left: down}, want: "Reconciling RequestFailed: host: 503 Service Unavailable",
+			err: "host: 503 Service Unavailable", again: time.Hour,
+		},
+		"what only a person can end": {
+			made: external.Part{Err: reconcile.Terminal(down)}, again: time.Hour,
+			want: "Stalled RequestFailed: host: 503 Service Unavailable",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.made.Name, test.mail.Name = "host", "mail"
+			var o outcome
+			err := o.seen(&external.Pass{Parts: []*external.Part{&test.made, &test.mail}}, time.Hour)
+			state, reason, message := o.state()
+			require.Equal(t, test.want, fmt.Sprintf("%s %s: %s", state, reason, message))
+			require.Equal(t, test.again, o.again)
+			if test.err == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, test.err)
+			require.ErrorIs(t, err, down)
+		})
+	}
+	var o outcome
+	o.look(askAgain)
+	require.NoError(t, o.seen(nil, 0))
+	require.Equal(t, askAgain, o.again, "without things outside all is as before")
+}

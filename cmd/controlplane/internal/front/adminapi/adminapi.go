@@ -3,6 +3,7 @@ package adminapi
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -98,14 +99,27 @@ func (a *API) Mux(routes []Route) *http.ServeMux {
 
 func (a *API) admitted(route Route) Handler {
 	if a.Admit == nil {
-		return route.Handle
+		return unconditional(route.Handle)
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
 		r, err := a.Admit(r, route)
 		if err != nil {
 			return err
 		}
-		return route.Handle(w, r)
+		return unconditional(route.Handle)(w, r)
+	}
+}
+
+// unconditional refuses a change that must hold only for a version: without a word it would overwrite what
+// the client has not seen.
+func unconditional(handle Handler) Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		for _, name := range []string{"If-Match", "If-None-Match", "If-Unmodified-Since"} {
+			if value := r.Header.Get(name); value != "" && r.Method != http.MethodGet && r.Method != http.MethodHead {
+				return Invalid(starbase.FieldError{Field: name, Value: fmt.Sprintf("%.80q", value), Want: "none: changes have no conditions"})
+			}
+		}
+		return handle(w, r)
 	}
 }
 

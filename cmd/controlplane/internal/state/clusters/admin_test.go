@@ -218,6 +218,50 @@ func TestDeletedServicesStayAsTombstonesUntilTheyArePutAgain(t *testing.T) {
 	require.False(t, w.pull(clusterA).Services[0].Deleted)
 }
 
+// TestAHostnameIsOfOneServiceOfACluster: of two routes of one name on a cluster the requests of one service
+// would come to the other.
+func TestAHostnameIsOfOneServiceOfACluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.seed()
+	w.must("PUT", projectsPath+projectY, strings.Replace(projectBody, `"slug":"shop"`, `"slug":"rival"`, 1))
+	named := func(host string) string { return strings.Replace(serviceBody, "{", `{"hostname":"`+host+`",`, 1) }
+	rival := strings.Replace(servicePath, projectX, projectY, 1)
+	staging := strings.Replace(servicePath, "/production", "/staging", 1)
+	w.must("PUT", servicePath, named("shop.example.com"))
+	w.must("PUT", servicePath, strings.Replace(named("shop.example.com"), `"image":"`, `"image":"other-`, 1))
+	for _, path := range []string{rival, staging} {
+		generation := w.pull(clusterA).Generation
+		refused := w.admin("PUT", path, named("shop.example.com"))
+		require.Equal(t, 409, refused.status)
+		require.Equal(t, "hostname_taken", refused.failure(t).Code)
+		require.Equal(t, generation, w.pull(clusterA).Generation, "nothing was changed")
+		w.must("PUT", path, named("own-"+path[len(path)-4:]+".example.com"))
+	}
+	w.must("PUT", servicePath, named("new.example.com"))
+	w.must("PUT", rival, named("shop.example.com"))
+	require.Equal(t, 409, w.admin("PUT", servicePath, named("shop.example.com")).status, "it has gone to the other")
+	w.must("DELETE", rival, "")
+	w.must("PUT", servicePath, named("shop.example.com"))
+	w.must("DELETE", projectsPath+projectX, "")
+	w.must("PUT", rival, named("shop.example.com"))
+	w.must("PUT", projectsPath+projectX, projectBody)
+	require.Equal(t, 409, w.admin("PUT", servicePath, named("shop.example.com")).status, "a project that comes back has none")
+}
+
+// TestAChangeWithAConditionIsRefused: it would hold for any version.
+func TestAChangeWithAConditionIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.seed()
+	for _, header := range []string{"If-Match", "If-None-Match", "If-Unmodified-Since"} {
+		refused := w.do("PUT", servicePath, adminToken, serviceBody, header, `"x"`)
+		require.Equal(t, 400, refused.status)
+		require.Equal(t, []starbase.FieldError{{Field: header, Value: `"\"x\""`, Want: "none: changes have no conditions"}}, refused.failure(t).Fields)
+	}
+	require.Equal(t, 200, w.do("GET", servicePath, adminToken, "", "If-None-Match", "*").status)
+}
+
 func TestEverythingThatIsPutIsServed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -25,6 +25,7 @@ var conditions = []adminapi.Condition{ //nolint:gochecknoglobals // a table, nev
 		},
 		Log: true,
 	},
+	adminapi.On(ErrHostnameTaken, http.StatusConflict, "hostname_taken", "another service of the cluster has the hostname"),
 	adminapi.On(ErrUnknownVarGroup, http.StatusNotFound, "unknown_var_group", "this var group does not exist"),
 	adminapi.On(ErrVarGroupElsewhere, http.StatusConflict, "var_group_elsewhere",
 		"the var group is one of another project and stays there"),

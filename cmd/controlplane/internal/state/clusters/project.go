@@ -125,7 +125,7 @@ func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Cha
 		now := time.Now().UnixMilli()
 		if _, err := tx.ExecContext(
 			ctx,
-			`UPDATE services SET deleted = 1, spec = '{}', generation = ?, updated_at = ? WHERE project_id = ? AND deleted = 0`,
+			`UPDATE services SET deleted = 1, spec = '{}', hostname = '', generation = ?, updated_at = ? WHERE project_id = ? AND deleted = 0`,
 			change.Generation,
 			now,
 			projectID,

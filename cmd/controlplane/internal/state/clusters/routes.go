@@ -111,7 +111,7 @@ func (s *Server) projectRoutes() []adminapi.Route {
 			Named("deleteProject", "Delete a project with its services. It stays as a tombstone until its agent has removed it."),
 		adminapi.List(services, "services", projectPath, serviceKey, s.store.ServicesAfter).
 			Named("listServices", "List the services of a project."),
-		adminapi.Put(service, servicePath, s.putService).Refuses(http.StatusConflict, "project_deleted").
+		adminapi.Put(service, servicePath, s.putService).Refuses(http.StatusConflict, "project_deleted", "hostname_taken").
 			Named("putService", "Create or change a service."),
 		adminapi.Get(service, servicePath, s.store.Service).Refuses(http.StatusNotFound, "unknown_service").
 			Named("getService", "Show a service as it was put."),
@@ -147,8 +147,8 @@ func (s *Server) projectRoutes() []adminapi.Route {
 	}
 	return append([]adminapi.Route{
 		projects.Refuses(http.StatusNotFound, "unknown_cluster").Named("listProjects", "List the projects."),
-		adminapi.Put(project, projectPath, s.putProject).Refuses(http.StatusNotFound, "unknown_cluster").Operated().
+		adminapi.Put(project, projectPath, s.putProject).Refuses(http.StatusNotFound, "unknown_cluster").
 			Refuses(http.StatusConflict, "project_moved").
-			Named("putProject", "Create, change or revive a project. It stays on its cluster for life."),
+			Named("putProject", "Create, change or revive a project. It stays on its cluster for life. Who pays, and its bounds, are not the operator's."),
 	}, routes...)
 }

@@ -38,11 +38,15 @@ func (s *Store) PutService(ctx context.Context, service starbase.Service) (chang
 		if err := change.number(ctx, tx, project.clusterID); err != nil || !change.Changed {
 			return err
 		}
-		if _, err = tx.ExecContext(ctx, `INSERT INTO services (project_id, environment, service_id, spec, deleted, generation, updated_at)
-			VALUES (?, ?, ?, ?, 0, ?, ?)
-			ON CONFLICT (project_id, environment, service_id) DO UPDATE SET
-			spec = excluded.spec, deleted = 0, generation = excluded.generation, updated_at = excluded.updated_at`,
-			id.ProjectID, id.Environment, id.ServiceID, spec, change.Generation, time.Now().UnixMilli()); err != nil {
+		if err := hostnameFree(ctx, tx, project.clusterID, id, service.Hostname); err != nil {
+			return err
+		}
+		if _, err = tx.ExecContext(ctx, `INSERT INTO services
+			(project_id, environment, service_id, spec, hostname, deleted, generation, updated_at)
+			VALUES (?, ?, ?, ?, ?, 0, ?, ?)
+			ON CONFLICT (project_id, environment, service_id) DO UPDATE SET spec = excluded.spec,
+			hostname = excluded.hostname, deleted = 0, generation = excluded.generation, updated_at = excluded.updated_at`,
+			id.ProjectID, id.Environment, id.ServiceID, spec, service.Hostname, change.Generation, time.Now().UnixMilli()); err != nil {
 			return err
 		}
 		return audit.Record(
@@ -55,6 +59,24 @@ func (s *Store) PutService(ctx context.Context, service starbase.Service) (chang
 		return Change{}, fmt.Errorf("put service %s: %w", id, err)
 	}
 	return change, nil
+}
+
+// hostnameFree returns [ErrHostnameTaken] if another service of the cluster has the hostname: of two routes of
+// one name the older one gets the requests, and if it is made again, the other. The number of the change
+// has locked the cluster.
+func hostnameFree(ctx context.Context, tx *db.Tx, clusterID string, id starbase.Identity, hostname string) error {
+	if hostname == "" {
+		return nil
+	}
+	var taken int
+	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM services s JOIN projects p ON p.id = s.project_id
+		WHERE s.hostname = ? AND s.deleted = 0 AND p.cluster_id = ?
+		AND NOT (s.project_id = ? AND s.environment = ? AND s.service_id = ?)`,
+		hostname, clusterID, id.ProjectID, id.Environment, id.ServiceID).Scan(&taken)
+	if err == nil && taken > 0 {
+		err = ErrHostnameTaken
+	}
+	return err
 }
 
 // DeleteService makes a tombstone of the service. It keeps the identity alone.
@@ -76,7 +98,7 @@ func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change
 		if err := detachAll(ctx, tx, id); err != nil {
 			return err
 		}
-		if _, err = tx.ExecContext(ctx, `UPDATE services SET deleted = 1, spec = '{}', generation = ?, updated_at = ?
+		if _, err = tx.ExecContext(ctx, `UPDATE services SET deleted = 1, spec = '{}', hostname = '', generation = ?, updated_at = ?
 			WHERE project_id = ? AND environment = ? AND service_id = ?`,
 			change.Generation, time.Now().UnixMilli(), id.ProjectID, id.Environment, id.ServiceID); err != nil {
 			return err

@@ -21,6 +21,8 @@ var (
 	// ErrProjectMoved is a project that was put on another cluster before; it
 	// stays there for life.
 	ErrProjectMoved = errors.New("project lives on another cluster")
+	// ErrHostnameTaken is a service with the hostname of another one on its cluster.
+	ErrHostnameTaken = errors.New("the hostname is taken")
 	// ErrProjectDeleted is a service put into a deleted project.
 	ErrProjectDeleted = errors.New("project is deleted")
 	// ErrGenerationAhead is a report about a generation that does not exist

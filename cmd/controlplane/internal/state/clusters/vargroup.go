@@ -29,7 +29,8 @@ type VarGroup struct {
 // VarGroupEntry is one variable.
 type VarGroupEntry struct {
 	Key string `json:"key"`
-	// Value may be left out for a key that the group has: its value stays.
+	// Value may be left out for a key that the group has: its value stays, but where it was secret and
+	// would be shown now.
 	Value *string `json:"value,omitempty"`
 	// Secret values are never answered. Left out: true.
 	Secret *bool `json:"secret,omitempty"`
@@ -141,9 +142,15 @@ func merge(put []VarGroupEntry, old map[string]entry) (entries map[string]entry,
 	entries, values = make(map[string]entry, len(put)), make(map[string]string, len(put))
 	for i, e := range put {
 		value, known := old[e.Key]
+		secret := e.Secret == nil || *e.Secret
 		switch {
 		case e.Value != nil:
 			value.value = *e.Value
+		case known && value.secret && !secret:
+			return nil, nil, adminapi.Invalid(starbase.FieldError{
+				Field: fmt.Sprintf("entries[%d].value", i), Value: "none",
+				Want: fmt.Sprintf("the value: that of %q is secret, and is not shown to who does not know it", e.Key),
+			})
 		case !known:
 			return nil, nil, adminapi.Invalid(
 				starbase.FieldError{
@@ -153,7 +160,7 @@ func merge(put []VarGroupEntry, old map[string]entry) (entries map[string]entry,
 				},
 			)
 		}
-		value.secret = e.Secret == nil || *e.Secret
+		value.secret = secret
 		entries[e.Key], values[e.Key] = value, value.value
 	}
 	return entries, values, nil

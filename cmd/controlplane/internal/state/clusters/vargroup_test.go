@@ -172,6 +172,7 @@ func TestAVarGroupThatCannotBeIsRefusedByField(t *testing.T) {
 		"a NUL":                     {"PUT", groupPath, `{"name":"a","entries":[{"key":"A","value":"canary-1\u0000"}]}`, 400, "entries.A"},
 		"a key twice":               {"PUT", groupPath, `{"name":"a","entries":[{"key":"A","value":"1"},{"key":"A","value":"2"}]}`, 400, "entries[1].key"},
 		"a new key without a value": {"PUT", groupPath, `{"name":"a","entries":[{"key":"NEW"}]}`, 400, "entries[0].value"},
+		"a secret that is shown":    {"PUT", groupPath, `{"name":"database","entries":[{"key":"PASSWORD","secret":false}]}`, 400, "entries[0].value"},
 		"too much":                  {"PUT", groupPath, `{"name":"a","entries":[{"key":"A","value":"` + strings.Repeat("x", 600<<10) + `"}]}`, 400, "entries"},
 		"too much with what stays":  {"PUT", groupsPath + "/" + groupY, `{"name":"staging only","environment":"staging","entries":[{"key":"LARGE"},{"key":"A","value":"` + strings.Repeat("x", 300<<10) + `"}]}`, 400, "entries"},
 		"a bad environment":         {"PUT", groupPath, `{"name":"a","environment":"Prod","entries":[]}`, 400, "environment"},

@@ -101,6 +101,9 @@ func (c PostgreSQL) migrate(ctx context.Context, db *sql.DB) error {
 			break
 		}
 	}
+	if errors.Is(err, ErrOtherSchema) {
+		return fmt.Errorf("%w: run the version that made it, or put all into a new database", err)
+	}
 	if errors.Is(err, ErrNewerSchema) {
 		return fmt.Errorf("%w: run the newer version or choose another database", err)
 	}
@@ -155,8 +158,8 @@ func migratePostgreSQL(ctx context.Context, db *sql.DB, known schema) error {
 	return tx.Commit()
 }
 
-// classifyPostgreSQL adds ErrBusy to what another transaction or a lost
-// connection caused, and ErrFull to what a full disk did.
+// classifyPostgreSQL adds ErrBusy to what another transaction, a lost
+// connection or a failover caused, and ErrFull to what a full disk did.
 func classifyPostgreSQL(err error) error {
 	var state *pgconn.PgError
 	var network net.Error
@@ -164,8 +167,8 @@ func classifyPostgreSQL(err error) error {
 	case errors.As(err, &state):
 		switch state.Code {
 		// Serialisation failure, deadlock, lock not available, too many
-		// connections, shutdown, crash, start.
-		case "40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03":
+		// connections, shutdown, crash, start, and a standby that a failover has left.
+		case "40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03", "25006":
 			return fmt.Errorf("%w: %w", ErrBusy, err)
 		case "53100":
 			return fmt.Errorf("%w: %w", ErrFull, err)

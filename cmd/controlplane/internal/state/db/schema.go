@@ -2,8 +2,10 @@ package db
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -63,14 +65,50 @@ func (s schema) oldest() int {
 	return n
 }
 
+// digest identifies the first n migrations.
+func (s schema) digest(n int) string {
+	hash := sha256.New()
+	for _, migration := range s[:n] {
+		// A hash takes all that it gets.
+		_, _ = fmt.Fprintf(hash, "%q %q\n", migration.name, migration.text)
+	}
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// check compares what the schema was made of, as far as this program knows it: of another text under the same
+// number, such as that of a version between two releases, columns may be missing that it needs.
+func (s schema) check(ctx context.Context, tx *sql.Tx) error {
+	if _, err := tx.ExecContext(ctx, digests); err != nil {
+		return err
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT version, digest FROM controlplane_digests WHERE version <= $1 ORDER BY version`, len(s))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var version int
+		var digest string
+		if err := rows.Scan(&version, &digest); err != nil {
+			return err
+		}
+		if digest != s.digest(version) {
+			return fmt.Errorf("%w: up to %s it was made by another text", ErrOtherSchema, s[version-1].name)
+		}
+	}
+	return rows.Err()
+}
+
+const digests = `CREATE TABLE IF NOT EXISTS controlplane_digests (version INTEGER NOT NULL PRIMARY KEY, digest TEXT NOT NULL)`
+
 const notes = `CREATE TABLE IF NOT EXISTS controlplane_compatible (version INTEGER NOT NULL PRIMARY KEY, oldest INTEGER NOT NULL)`
 
 // migrate runs the migrations after the first version ones, and notes which programs may use
 // the result. A database with more than s is left as it is if it has the note that s is enough;
-// else the error wraps [ErrNewerSchema], and tx must not be committed.
+// else the error wraps [ErrNewerSchema], or [ErrOtherSchema], and tx must not be committed.
 func (s schema) migrate(ctx context.Context, tx *sql.Tx, version int) error {
-	if version == len(s) {
-		return nil
+	if err := s.check(ctx, tx); err != nil || version == len(s) {
+		return err
 	}
 	if _, err := tx.ExecContext(ctx, notes); err != nil {
 		return err
@@ -90,6 +128,9 @@ func (s schema) migrate(ctx context.Context, tx *sql.Tx, version int) error {
 		if _, err := tx.ExecContext(ctx, migration.text); err != nil {
 			return fmt.Errorf("%s: %w", migration.name, err)
 		}
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO controlplane_digests (version, digest) VALUES ($1, $2)`, len(s), s.digest(len(s))); err != nil {
+		return err
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO controlplane_compatible (version, oldest) VALUES ($1, $2)`, len(s), s.oldest())
 	return err

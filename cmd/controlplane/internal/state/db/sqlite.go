@@ -26,6 +26,9 @@ var (
 	ErrEmpty = errors.New("no control plane has made it")
 	// ErrCorrupt is a file that is damaged.
 	ErrCorrupt = errors.New("damaged")
+	// ErrOtherSchema is a database whose schema other migrations have made than those of this
+	// program with the same numbers.
+	ErrOtherSchema = errors.New("the schema is that of a version which was never released")
 	// ErrNewerSchema is a database whose schema a newer version of this program has
 	// made, in a way that this one cannot use.
 	ErrNewerSchema = errors.New("written by a newer version")
@@ -55,7 +58,7 @@ type SQLite struct {
 
 // Open checks the file, brings its schema up to date and returns the store.
 // A file that is locked, damaged, foreign or newer is left as it is; the error
-// then wraps [ErrBusy], [ErrCorrupt], [ErrForeign] or [ErrNewerSchema], names
+// then wraps [ErrBusy], [ErrCorrupt], [ErrForeign], [ErrNewerSchema] or [ErrOtherSchema], names
 // the path and, in one line, what to do.
 func (c SQLite) Open(ctx context.Context) (*Database, error) {
 	store, err := c.open(ctx)
@@ -72,6 +75,8 @@ func (c SQLite) Open(ctx context.Context) (*Database, error) {
 		advice = ": choose another file"
 	case errors.Is(err, ErrNewerSchema):
 		advice = ": run the newer version or choose another file"
+	case errors.Is(err, ErrOtherSchema):
+		advice = ": run the version that made it, or put all into a new file"
 	}
 	return nil, fmt.Errorf("database %s: %w%s", c.Path, err, advice)
 }

@@ -107,6 +107,11 @@ type Controller[T metav1.Object] struct {
 	Timeout time.Duration
 	Backoff reconcile.Backoff
 
+	// Misfit is called in place of Reconcile for an object that T cannot hold, such as one whose definition
+	// lets a number pass for a text, or for which References panics: with its metadata, what T can hold of the rest, and the error, which
+	// is terminal. It returns what Reconcile returns. Default nil: the pass fails with the error.
+	Misfit func(ctx context.Context, key types.NamespacedName, part T, err error) (reconcile.Result, error)
+
 	// Await is called before the first pass after Start, such as WaitSynced of an
 	// apply.Live: a pass before that would take for missing what is only not seen yet,
 	// and report it. Its context ends after half a minute; then passes begin all the
@@ -244,6 +249,11 @@ func (c *Controller[T]) pass(ctx context.Context, key types.NamespacedName) (rec
 	switch {
 	case errors.Is(err, ErrAbsent):
 		// It is nil.
+	case err != nil && c.Misfit != nil:
+		if part := c.part(key); part.GetUID() != "" {
+			return c.Misfit(ctx, key, part, reconcile.Terminal(err))
+		}
+		return reconcile.Result{}, reconcile.Terminal(err)
 	case err != nil:
 		// Retrying with the same object cannot succeed.
 		return reconcile.Result{}, reconcile.Terminal(err)
@@ -312,6 +322,9 @@ func (c *Controller[T]) references(from Reference, data []byte) (references []Re
 func (c *Controller[T]) validate() error {
 	if t := reflect.TypeFor[T](); t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 		return fmt.Errorf("kube: the type of the Controller is %s; want a pointer to a struct", t)
+	}
+	if object, err := decode[T]([]byte(`{"metadata":{"name":"a"}}`)); err == nil && object.GetName() != "a" {
+		return fmt.Errorf("kube: the type %T of the Controller does not decode metadata; want metav1.ObjectMeta with the tag json:\"metadata\"", object)
 	}
 	switch {
 	case c.Client == nil:

@@ -472,6 +472,29 @@ func TestAnObjectThatTheTypeCannotHoldHurtsNoOther(t *testing.T) {
 	})
 }
 
+func TestWhatTheTypeCanHoldOfAnObjectThatItCannotHoldGoesToMisfit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.put(widgets, newWidget("bad", 3))
+		w.change(widgets, keyOf("shop", "bad"), func(o *unstructured.Unstructured) {
+			o.Object["spec"] = map[string]any{"secret": int64(7), "size": int64(4)}
+		})
+		c, p := watching(w)
+		c.Referenced = []kube.Kind{{Resource: secrets}}
+		c.References = func(o *widget) []kube.Reference { return nil }
+		c.Misfit = func(_ context.Context, key types.NamespacedName, part *widget, err error) (reconcile.Result, error) {
+			p.note("%s %s %d %v", key, part.UID, part.Spec.Size, errors.Is(err, reconcile.ErrTerminal))
+			return reconcile.Result{}, nil
+		}
+		stop := run(t, c)
+		synctest.Wait()
+		require.Regexp(t, `^shop/bad \S+ 4 true$`, p.take())
+		require.Empty(t, c.Parked())
+		require.NoError(t, stop())
+	})
+}
+
 func TestARestartReplaysAllAndReportsWhatWentMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -687,6 +710,11 @@ func TestAControllerSaysWhatIsWrongWithItsFields(t *testing.T) {
 	}
 	c := &kube.Controller[metav1.Object]{}
 	require.ErrorContains(t, c.Start(t.Context()), "want a pointer to a struct")
+	type untagged struct {
+		metav1.TypeMeta
+		metav1.ObjectMeta
+	}
+	require.ErrorContains(t, (&kube.Controller[*untagged]{}).Start(t.Context()), `does not decode metadata; want metav1.ObjectMeta with the tag json:"metadata"`)
 	both, _ := watching(newWorld())
 	both.Owned, both.Referenced = []kube.Kind{{Resource: secrets}}, []kube.Kind{{Resource: secrets}}
 	_, err := both.Synced()

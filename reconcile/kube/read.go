@@ -140,6 +140,14 @@ func (c *Controller[T]) kindCache(resource schema.GroupVersionResource) (*kindCa
 	return k, nil
 }
 
+// part returns what T can hold of an object that it cannot hold as a whole.
+func (c *Controller[T]) part(key types.NamespacedName) T {
+	object, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	data, _ := c.caches.own.read(key) // the error is what the caller has
+	_ = json.Unmarshal(data, object)  // after a field of another type it goes on with the next one
+	return object
+}
+
 // decode makes a new T of its JSON form.
 func decode[T metav1.Object](data []byte) (T, error) {
 	object, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)

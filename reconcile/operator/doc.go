@@ -2,9 +2,10 @@
 // object: an [Operator] watches the objects and their children, applies and prunes what the
 // function states, repairs what others change, deletes the children before their object goes,
 // and says in the conditions of the object, and in Events, how far it is and why not further.
+// [Operator.Outside] does the same for things outside of the cluster.
 //
-// It joins package apply and package kube, and adds no rule of its own about when an object is
-// written or deleted. What it does not do is done with these two: an operator that needs
+// It joins the packages apply, kube and external, and adds no rule of its own about when an object is
+// written or deleted. What it does not do is done with these three: an operator that needs
 // another order of its steps is built on them directly.
 //
 // # Conditions
@@ -14,10 +15,12 @@
 //
 //	Ready              every child is as stated, and ready
 //	Progressing        a child is not ready, and nothing is wrong with it
+//	InvalidObject      the type cannot hold the object
 //	InvalidChildren    the function failed, or stated what cannot be a child
 //	NotOurs, Claimed, Forbidden, Invalid, Blocked, ...         a child cannot be applied
 //	Quota, Unschedulable, ImagePull, CrashLoop, ...            a child cannot become ready
 //	DeletionHeld, NotSynced, RequestFailed, ...                a child cannot be deleted
+//	NotOurs, RequestFailed     with the name of a part: [Outside] of the cluster
 //
 // A cause that only a change ends is Stalled, any other is Reconciling. Of several causes the
 // heaviest is reported, in the words of the API server.
@@ -27,6 +30,6 @@
 //
 // # Failures
 //
-// A child that is refused delays no other, and no other object. Of an object whose function
-// fails, the children stay as they are. While one child is unknown, none is pruned.
+// A child that is refused delays no other, and no other object. Of an object that the
+// type cannot hold, or whose function fails, the children stay as they are. While one child is unknown, none is pruned.
 package operator

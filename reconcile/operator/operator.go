@@ -211,7 +211,7 @@ func (o *Operator[T]) Validate() error {
 			return fmt.Errorf("operator: Operator.%s: is required", field.name)
 		}
 	}
-	if err := o.validateNames(); err != nil {
+	if err := errors.Join(o.validateNames(), o.validateKinds()); err != nil {
 		return err
 	}
 	if o.Outside != nil && o.Outside.Interval < 0 {
@@ -228,10 +228,45 @@ func (o *Operator[T]) validateNames() error {
 	for _, problem := range validation.IsValidLabelValue(o.Name) {
 		return fmt.Errorf("operator: Operator.Name: is %q, must be the value of a label: %s", o.Name, problem)
 	}
+	for _, problem := range validation.IsDNS1035Label(o.resource().Resource) {
+		return fmt.Errorf("operator: Operator.Resource: is %q, must be the plural of Kind in lower case: %s", o.resource().Resource, problem)
+	}
 	for _, problem := range validation.IsDNS1123Subdomain(o.Domain) {
 		return fmt.Errorf("operator: Operator.Domain: is %q, must be a domain such as example.com: %s", o.Domain, problem)
 	}
 	return nil
+}
+
+// validateKinds checks what the kinds of the children, and of references, are.
+func (o *Operator[T]) validateKinds() error {
+	if o.Workers < 0 {
+		return fmt.Errorf("operator: Operator.Workers: is %d, must be 0 (8) or more", o.Workers)
+	}
+	for i, manager := range o.Supersedes {
+		if manager == "" || manager == o.Name {
+			return fmt.Errorf("operator: Operator.Supersedes[%d]: is %q, must be the name of another field manager", i, manager)
+		}
+	}
+	for i, kind := range o.Referenced {
+		if kind.Resource.Resource == "" || kind.Resource.Version == "" {
+			return fmt.Errorf("operator: Operator.Referenced[%d].Resource: is %q, must have a version and a resource", i, kind.Resource)
+		}
+	}
+	seen := map[schema.GroupKind]string{o.Kind.GroupKind(): "Operator.Kind"}
+	check := func(field string, kinds []schema.GroupVersionKind) error {
+		for i, kind := range kinds {
+			at := fmt.Sprintf("Operator.%s[%d]", field, i)
+			switch before := seen[kind.GroupKind()]; {
+			case kind.Kind == "" || kind.Version == "":
+				return fmt.Errorf("operator: %s: is %q, must have a version and a kind", at, kind)
+			case before != "":
+				return fmt.Errorf("operator: %s: is %s as %s is, must be another kind", at, kind.GroupKind(), before)
+			}
+			seen[kind.GroupKind()] = at
+		}
+		return nil
+	}
+	return errors.Join(check("Owns", o.Owns), check("OwnsCluster", o.OwnsCluster))
 }
 
 // resource returns the plural of the kind.
@@ -306,11 +341,16 @@ func (w *work[T]) watchObjects(client dynamic.Interface, metadataClient metadata
 	c.Client, c.Metadata, c.Logger = client, metadataClient, logger
 	c.Kind, c.IgnoreStatus, c.Source = kube.Kind{Resource: o.resource(), Namespace: o.Namespace}, true, o.Source
 	c.Referenced, c.References, c.ReferencesOf = o.Referenced, o.References, o.ReferencesOf
-	c.Workers, c.OnPass, c.Reconcile = cmp.Or(o.Workers, 8), o.OnPass, w.reconcile
-	if o.Around != nil {
-		c.Reconcile = func(ctx context.Context, key types.NamespacedName, object T) (reconcile.Result, error) {
-			return o.Around(ctx, key, func(ctx context.Context) (reconcile.Result, error) { return w.reconcile(ctx, key, object) })
-		}
+	c.Workers, c.OnPass = cmp.Or(o.Workers, 8), o.OnPass
+	around := o.Around
+	if around == nil {
+		around = func(ctx context.Context, _ types.NamespacedName, pass reconcile.Func) (reconcile.Result, error) { return pass(ctx) }
+	}
+	c.Reconcile = func(ctx context.Context, key types.NamespacedName, object T) (reconcile.Result, error) {
+		return around(ctx, key, func(ctx context.Context) (reconcile.Result, error) { return w.reconcile(ctx, key, object) })
+	}
+	c.Misfit = func(ctx context.Context, key types.NamespacedName, part T, err error) (reconcile.Result, error) {
+		return around(ctx, key, func(ctx context.Context) (reconcile.Result, error) { return w.misfit(ctx, part, err) })
 	}
 }
 

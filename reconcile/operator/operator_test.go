@@ -210,6 +210,7 @@ func TestAnOperatorOnARealServer(t *testing.T) {
 		{"what the function does wrong is in the status, and what was made stays", (*sites).wrong},
 		{"an object of another is named, and left", (*sites).foreign},
 		{"pages go before their site", (*sites).deleted},
+		{"a site that the type cannot hold says so, keeps its pages, and can be deleted", (*sites).misfit},
 		{"a site loses its last page", (*sites).emptied},
 		{"an error that may pass is tried again", (*sites).flaky},
 		{"a child without a namespace lives and goes with its site", (*sites).role},

@@ -20,6 +20,7 @@ const (
 	reasonReady           = "Ready"
 	reasonProgressing     = "Progressing"
 	reasonInvalidChildren = "InvalidChildren"
+	reasonInvalidObject   = "InvalidObject"
 )
 
 // ReasonOverrideUndone is the reason of an Event about fields of a child that another client has

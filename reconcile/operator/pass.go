@@ -30,20 +30,10 @@ func (w *work[T]) reconcile(ctx context.Context, key types.NamespacedName, objec
 		return reconcile.Result{}, nil // its children went before the finalizer
 	}
 	alive, result, err := w.finalizer.Finalize(ctx, object, func(ctx context.Context) (gone bool, err error) {
-		if w.operator.Children == nil {
-			return w.teardown(ctx, object)
+		if gone, err := w.deleteChildren(ctx, key, object); !gone || err != nil {
+			return false, err
 		}
-		left, err := w.applier.DeletePart(ctx, string(object.GetUID()), apply.DeleteOptions{})
-		if err != nil {
-			return false, errors.Join(err, w.report(ctx, object, stuck(left, err), nil))
-		}
-		if left.Remaining == 0 {
-			return w.teardown(ctx, object)
-		}
-		if held := w.held(object); w.ending.takes(key) && len(held.causes) > 0 {
-			err = w.report(ctx, object, held, nil)
-		}
-		return false, err
+		return w.teardown(ctx, object)
 	})
 	if !alive || err != nil {
 		return result, err
@@ -67,6 +57,36 @@ func (w *work[T]) reconcile(ctx context.Context, key types.NamespacedName, objec
 	err = errors.Join(err, found.seen(pass, again))
 	result.RequeueAfter = found.again
 	return result, errors.Join(err, w.report(ctx, object, found, pass))
+}
+
+// deleteChildren deletes the children of an object that is being deleted, and reports whether all are gone.
+func (w *work[T]) deleteChildren(ctx context.Context, key types.NamespacedName, object T) (gone bool, err error) {
+	if w.operator.Children == nil {
+		return true, nil
+	}
+	left, err := w.applier.DeletePart(ctx, string(object.GetUID()), apply.DeleteOptions{})
+	if err != nil {
+		return false, errors.Join(err, w.report(ctx, object, stuck(left, err), nil))
+	}
+	if held := w.held(object); left.Remaining > 0 && w.ending.takes(key) && len(held.causes) > 0 {
+		err = w.report(ctx, object, held, nil)
+	}
+	return left.Remaining == 0, err
+}
+
+// misfit does one pass for an object that T cannot hold. What was made for it stays. It can be deleted, for
+// which its children have all that is needed, but not with things outside, which its fields may say how to find.
+func (w *work[T]) misfit(ctx context.Context, object T, misfit error) (reconcile.Result, error) {
+	found := outcome{causes: []readiness.Cause{
+		{Reason: reasonInvalidObject, Outlook: readiness.Lasting, Message: misfit.Error()},
+	}}
+	if object.GetDeletionTimestamp() == nil || w.operator.Outside != nil {
+		return reconcile.Result{}, errors.Join(misfit, w.report(ctx, object, found, nil))
+	}
+	_, result, err := w.finalizer.Finalize(ctx, object, func(ctx context.Context) (bool, error) {
+		return w.deleteChildren(ctx, kube.KeyOf(object), object)
+	})
+	return result, err
 }
 
 // converge makes the children of an object as they are stated.

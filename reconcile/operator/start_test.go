@@ -17,6 +17,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/reconcile/external"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 
@@ -117,7 +118,27 @@ func TestAnOperatorNamesTheFieldThatIsMissing(t *testing.T) {
 	require.NoError(t, o.Validate(), "nothing but things outside")
 	o.Domain = "Example.com"
 	require.ErrorContains(t, o.Start(ended), `operator: Operator.Domain: is "Example.com", must be a domain such as example.com: `)
-	o.Domain, o.Name = "example.com", "a b"
+	o.Domain = "example.com"
+	maps, roles := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, schema.GroupVersionKind{Group: "r", Version: "v1", Kind: "Role"}
+	o.Children, o.Outside = children, nil
+	for want, wrong := range map[string]func(){
+		`Owns[1]: is "/v1, Kind=", must have a version and a kind`:                      func() { o.Owns = append(o.Owns, schema.GroupVersionKind{Version: "v1"}) },
+		`Owns[1]: is ConfigMap as Operator.Owns[0] is, must be another kind`:            func() { o.Owns = append(o.Owns, maps) },
+		`OwnsCluster[0]: is ConfigMap as Operator.Owns[0] is, must be another kind`:     func() { o.OwnsCluster = append(o.OwnsCluster, maps) },
+		`OwnsCluster[0]: is Site as Operator.Kind is, must be another kind`:             func() { o.OwnsCluster = []schema.GroupVersionKind{{Version: "v2", Kind: "Site"}} },
+		`Workers: is -1, must be 0 (8) or more`:                                         func() { o.Workers = -1 },
+		`Supersedes[1]: is "sites", must be the name of another field manager`:          func() { o.Supersedes = []string{"old", "sites"} },
+		`Supersedes[0]: is "", must be the name of another field manager`:               func() { o.Supersedes = []string{""} },
+		`Referenced[0].Resource: is "/, Resource=", must have a version and a resource`: func() { o.Referenced = []kube.Kind{{}} },
+	} {
+		o.Owns, o.OwnsCluster, o.Workers, o.Supersedes, o.Referenced = []schema.GroupVersionKind{maps}, nil, 0, nil, nil
+		wrong()
+		next(want)
+	}
+	o.Owns, o.OwnsCluster, o.Workers, o.Supersedes, o.Referenced = []schema.GroupVersionKind{maps, roles}, nil, 0, nil, nil
+	o.Resource = "Sites"
+	require.ErrorContains(t, o.Start(ended), `operator: Operator.Resource: is "Sites", must be the plural of Kind in lower case: `)
+	o.Resource, o.Name = "", "a b"
 	require.ErrorContains(t, o.Start(ended), `operator: Operator.Name: is "a b", must be the value of a label: `)
 	o.Name = "sites"
 	o.Options = apply.SetOptions{Part: "p"}

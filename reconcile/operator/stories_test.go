@@ -14,6 +14,16 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 
+func (s *sites) misfit() {
+	s.put("misfit", "fine", "misfit-a")
+	s.condition("misfit", "Ready", "True Ready")
+	s.kubectl("patch", "site", "misfit", "--type=merge", "-p", `{"spec":{"pages":7}}`)
+	require.Contains(s, s.condition("misfit", "Stalled", "True InvalidObject"), "cannot unmarshal number into Go struct field")
+	require.Equal(s, "misfit-a", s.kubectl("get", "configmap", "misfit-a", "-o", "jsonpath={.data.text}"))
+	s.kubectl("delete", "site", "misfit", "--timeout=60s")
+	require.Empty(s, s.kubectl("get", "configmap", "misfit-a", "--ignore-not-found"))
+}
+
 func (s *sites) emptied() {
 	s.put("empty", "fine", "last")
 	s.condition("empty", "Ready", "True Ready")

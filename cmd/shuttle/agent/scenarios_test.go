@@ -147,6 +147,8 @@ func unprovenObjects(t *testing.T, b *bench) {
 	await.Eventually(t, "what has no proof is reported", func() bool {
 		status := b.starbase.status(id)
 		return status.ErrorClass == starbase.ClassDeletionHeld && strings.Contains(status.Message, "1 objects carry the agent's labels")
+	}, func() string {
+		return fmt.Sprintf("%+v\n%s", b.starbase.status(id), b.kubectl(t, "get", "configmaps", "-n", ns, "--show-labels"))
 	})
 	await.Eventually(t, "what has a proof goes", func() bool { return b.count(t, "deployments") == 2 })
 	// The report stays true for the others: another service deleted meanwhile is removed.

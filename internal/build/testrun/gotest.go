@@ -161,12 +161,16 @@ func (b *batch) packageFailed(e event, r result) {
 	}
 }
 
-// crash reports whether a process ended by a signal that the runtime does not make a panic of. With Go
-// 1.26 the race detector does so if two threads run timers of one synctest bubble at the same time.
+// crash reports whether a process ended by a signal that the runtime does not make a panic of, or because
+// the race detector found a fault in itself. With Go 1.26 it does so if two threads run timers of one
+// synctest bubble at the same time (golang/go#78156).
 func (b *batch) crash(pkg string) bool {
 	for key, output := range b.output {
 		at := slices.Index(output, "SIGSEGV: segmentation violation\n")
 		if key[0] == pkg && at >= 0 && at+1 < len(output) && strings.HasPrefix(output[at+1], "PC=") {
+			return true
+		}
+		if key[0] == pkg && slices.ContainsFunc(output, func(line string) bool { return strings.HasPrefix(line, "ThreadSanitizer: CHECK failed: ") }) {
 			return true
 		}
 	}

@@ -59,6 +59,10 @@ func TestACrashOfTheRaceDetectorIsRunAgainOnce(t *testing.T) {
 {"Action":"output","Package":"p","Test":"TestA","Output":"panic: runtime error: invalid memory address or nil pointer dereference\n"}
 {"Action":"output","Package":"p","Test":"TestA","Output":"[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x174e1c2]\n"}
 {"Action":"fail","Package":"p","Elapsed":1}`: false,
+		`
+{"Action":"output","Package":"p","Test":"TestA","Output":"ThreadSanitizer: CHECK failed: tsan_rtl.cpp:346 \"exiting\" (0x0, 0x0) (tid=2)\n"}
+{"Action":"output","Package":"p","Output":"FAIL\tp\t5.293s\n"}
+{"Action":"fail","Package":"p","Elapsed":1}`: true,
 	} {
 		b := newBatch(1, func(string) {}, func(string, string) string { return "" })
 		b.once = true

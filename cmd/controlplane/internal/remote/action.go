@@ -65,7 +65,7 @@ func (o *options) held(command *cobra.Command, k kind, path, name string) error 
 	out := command.OutOrStdout()
 	if len(object.HeldDeletions) == 0 && object.ErrorClass != "" {
 		_, err := fmt.Fprintf(out, "The agent of %s %s holds no deletions that can be approved. It reports %s: %s\n",
-			k.name, name, object.ErrorClass, object.Message)
+			k.name, name, printable(object.ErrorClass), printable(object.Message))
 		return err
 	}
 	if len(object.HeldDeletions) == 0 {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -16,6 +17,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -119,24 +123,45 @@ func (o *options) token() (string, error) {
 
 // show prints an answer as JSON or, unless that is asked for, YAML.
 func (o *options) show(out io.Writer, answer json.RawMessage) error {
-	if o.output == "json" {
-		var value any
-		decoder := json.NewDecoder(bytes.NewReader(answer))
-		decoder.UseNumber() // a number as it is
-		if err := decoder.Decode(&value); err != nil {
+	if o.output != "json" {
+		text, err := yaml.JSONToYAML(escaped(answer))
+		if err != nil {
 			return err
 		}
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(value)
-	}
-	text, err := yaml.JSONToYAML(answer)
-	if err != nil {
+		_, err = out.Write(text)
 		return err
 	}
-	_, err = out.Write(text)
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(answer))
+	decoder.UseNumber() // a number as it is
+	if err := decoder.Decode(&value); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := out.Write(escaped(text.Bytes()))
 	return err
+}
+
+// escaped escapes in the strings of a JSON text what is not printable: agents have reported it, YAML cannot
+// be made of some of it, and a terminal obeys some.
+func escaped(text []byte) []byte {
+	var all []byte
+	for _, r := range string(text) {
+		if unicode.IsPrint(r) || r == '\n' || r == '\t' || r == '\r' { // these are between strings
+			all = utf8.AppendRune(all, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			all = fmt.Appendf(all, `\u%04x`, unit)
+		}
+	}
+	return all
 }
 
 // ask sends a request and prints its answer.

@@ -114,6 +114,8 @@ func TestAPersonRunsAControlPlane(t *testing.T) {
 	// The agent holds deletions: a person looks, and approves these.
 	require.Contains(t, s.must("", "rotate cluster "+cluster+" --overlap 1h"), "overlap_seconds: 3600\n")
 	token := strings.TrimPrefix(lineOf(s.must("", "rotate cluster "+cluster), "token: "), "token: ")
+	// What an agent reports neither moves the cursor nor keeps an object from being shown.
+	const odd = "\x1b[2J\r\n\x7f\u009b31m\u202e\ufffe"
 	report := func(digest string) {
 		held := map[string]any{
 			"digest": digest,
@@ -135,14 +137,23 @@ func TestAPersonRunsAControlPlane(t *testing.T) {
 			"generation":     version.Generation,
 			"instance_id":    "one",
 			"services":       []any{},
-			"held_deletions": held, "cluster_error_class": class, "cluster_message": "ConfigMap a/b is garbage",
+			"held_deletions": held, "cluster_error_class": class, "cluster_message": "ConfigMap a/b is garbage" + odd,
 		})
 		require.NoError(t, err)
 		ask(t, "POST", "http://"+plane.Address+"/api/v1/clusters/"+cluster+"/status", token, string(body))
 	}
 	require.Contains(t, s.must("", "approve cluster "+cluster), "holds no deletions")
 	report("")
-	require.Contains(t, s.must("", "approve cluster "+cluster), "that can be approved. It reports DeletionsNotRecorded: ConfigMap a/b is garbage\n")
+	require.Contains(t, s.must("", "approve cluster "+cluster), "that can be approved. It reports DeletionsNotRecorded: "+
+		"ConfigMap a/b is garbage"+strings.ReplaceAll("?[2J????31m??\n", "?", "\uFFFD"))
+	for _, line := range []string{"get cluster " + cluster, "list clusters -o yaml", "get cluster " + cluster + " -o json", "list clusters -o json", "list clusters"} {
+		require.NotRegexp(t, `[^\n\P{Cc}]`, s.must("", line), line)
+	}
+	var reported struct {
+		Message string `json:"reported_message"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.must("", "get cluster "+cluster+" -o json")), &reported))
+	require.Equal(t, "ConfigMap a/b is garbage"+odd, reported.Message)
 	report("first")
 	require.Contains(t, s.must("", "approve cluster "+cluster), "Approve them with: controlplane approve cluster "+cluster+" first\n")
 	report("second")

@@ -65,10 +65,11 @@ func member(value any, path string) any {
 	return value
 }
 
-// printable replaces what would move the cursor of a terminal: agents have reported it.
+// printable replaces what would move the cursor of a terminal, or turn the order of a line: agents have
+// reported it.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if !unicode.IsPrint(r) {
 			return '\uFFFD'
 		}
 		return r

@@ -25,6 +25,8 @@ type Gate struct {
 	Endpoint string
 	// Guard slows down those that guess tokens. Nil: nothing does.
 	Guard *guard.Guard
+	// Door is where streams wait until they may open. Its zero value lets all through.
+	Door Door
 	// Limits keep one scope from taking what others need. Nil: there are none.
 	Limits *limits.Limits
 }
@@ -53,7 +55,19 @@ func Of(ctx context.Context) Agent {
 // they say they are. A request that is refused has the answer as its error, an [adminapi.Error] of 401 or
 // 429; any other error comes from the database.
 func (g *Gate) Enter(header http.Header, r *http.Request, saysItIs string, stream bool) (admitted *http.Request, leave func(), err error) {
-	agent, err := g.authenticate(r)
+	if !stream {
+		agent, err := g.authenticate(r)
+		return g.admit(header, r, agent, err, saysItIs, stream)
+	}
+	// Many that come at once are not looked up at once; what lasts has no limit of its own.
+	ctx, cancel := context.WithTimeout(r.Context(), openingLimit)
+	defer cancel()
+	through, err := g.Door.Enter(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	agent, err := g.authenticate(r.WithContext(ctx))
+	through()
 	return g.admit(header, r, agent, err, saysItIs, stream)
 }
 

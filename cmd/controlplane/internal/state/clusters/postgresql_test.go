@@ -2,15 +2,19 @@ package clusters_test
 
 import (
 	"database/sql"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
+	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
 // onPostgreSQL is the name of the test whose subtests are on PostgreSQL.
@@ -139,4 +143,32 @@ func TestPostgreSQLIsPreparedOnceByMany(t *testing.T) {
 	require.NoError(t, err)
 	_, err = db.PostgreSQL{URL: url}.Open(t.Context())
 	require.ErrorIs(t, err, db.ErrNewerSchema)
+}
+
+// TestAStreamThatCannotBeginIsRefusedInTime has a database that hangs, as under a long migration: an agent that
+// waits for ever neither backs off nor tries another replica.
+func TestAStreamThatCannotBeginIsRefusedInTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: waits for 15 seconds")
+	}
+	t.Parallel()
+	url := pgtest.NewDatabase(t)
+	s := startStreaming(t, func() *clusters.Store { return openPostgreSQL(t, url) })
+	token := s.register(clusterA)
+	other, err := sql.Open("pgx", url)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, other.Close()) })
+	tx, err := other.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), "LOCK TABLE clusters IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	w := world{t: t, url: s.url}
+	began := time.Now()
+	got := w.do(http.MethodGet, "/api/v1/clusters/"+clusterA+"/scopes/"+starbase.VersionScope+"/items?watch&heartbeat=1s", token, "")
+	require.Equal(t, http.StatusServiceUnavailable, got.status, got.body)
+	require.Contains(t, got.body, `"busy"`)
+	require.NotEmpty(t, got.header.Get("Retry-After"))
+	require.Less(t, time.Since(began), 45*time.Second)
+	require.NoError(t, tx.Rollback())
+	s.watch(clusterA, token, statesync.Cursor{}).names(s.version(clusterA))
 }

@@ -112,7 +112,7 @@ func New(config Config) (*Server, error) {
 		people: config.People,
 		used:   config.Used,
 		second: config.Second,
-		gate:   agents.Gate{Scopes: config.Store.Agents(), Guard: config.Guard, Limits: config.Limits},
+		gate:   agents.Gate{Scopes: config.Store.Agents(), Door: agents.NewDoor(), Guard: config.Guard, Limits: config.Limits},
 		logger: logger,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_requests_total",

@@ -32,10 +32,18 @@ func (s *Server) streamVersion(w http.ResponseWriter, r *http.Request) error {
 	_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{}) // recorders have none
 	ctx, closed := s.streams.Open(r.Context())
 	defer closed()
+	if r.URL.Query().Has("watch") {
+		within, opened, err := s.gate.Door.Open(ctx)
+		if err != nil {
+			return err
+		}
+		defer opened()
+		ctx, w = within, agents.OnWrite(w, opened)
+	}
 	r = r.Clone(ctx)
 	r.URL.Path, r.URL.RawPath = "/scopes/"+r.PathValue("cluster_id")+"/items", ""
 	s.items.ServeHTTP(w, r)
-	return nil
+	return agents.Slow(ctx)
 }
 
 // Start serves the streams of agents until ctx ends, then ends them and returns nil. All else is

@@ -61,16 +61,8 @@ func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter,
 		}
 		method := path.Base(r.URL.Path)
 		watch := strings.HasPrefix(method, "Watch")
-		through := func() {}
-		var err error
-		if watch {
-			if through, err = s.door.Enter(r.Context()); err != nil {
-				return // the agent has gone
-			}
-		}
 		// Nothing of the body of a stream is held.
 		admitted, leave, err := s.gate.Enter(w.Header(), r, from.region, watch || method == reflectionMethod || r.Method == http.MethodGet)
-		through()
 		refused, ok := errors.AsType[*adminapi.Error](err)
 		switch {
 		case err == nil:

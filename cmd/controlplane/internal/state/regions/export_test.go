@@ -30,4 +30,4 @@ func (r *Refusals) New(region, what string, now time.Time) bool { return r.isNew
 func HealthQueries() []string { return append([]string{failingQuery}, objectQueries...) }
 
 // Enter takes a place at the door of streams.
-func Enter(ctx context.Context, s *Service) (leave func(), err error) { return s.door.Enter(ctx) }
+func Enter(ctx context.Context, s *Service) (leave func(), err error) { return s.gate.Door.Enter(ctx) }

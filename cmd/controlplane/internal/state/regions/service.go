@@ -51,7 +51,6 @@ type Service struct {
 	feed    *statesync.Server
 	gate    agents.Gate
 	opened  agents.Streams
-	door    agents.Door
 	refused refusals
 	logger  *slog.Logger
 	sent    *prometheus.CounterVec
@@ -80,8 +79,10 @@ func New(config Config) (*Service, error) {
 	}
 	store := &Store{Database: config.Database, TokenLifetime: config.TokenLifetime}
 	s := &Service{
-		store: store, feed: config.Feed, door: agents.NewDoor(),
-		gate:   agents.Gate{Scopes: store.Agents(), Shared: config.Bearer, Guard: config.Guard, Limits: config.Limits},
+		store: store, feed: config.Feed,
+		gate: agents.Gate{
+			Scopes: store.Agents(), Shared: config.Bearer, Door: agents.NewDoor(), Guard: config.Guard, Limits: config.Limits,
+		},
 		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_messages_sent_total",
@@ -286,6 +287,10 @@ func (s *Service) acknowledge(ctx context.Context, c caller, m *ctrlv1.Heartbeat
 func (s *Service) internal(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return connect.NewError(connect.CodeCanceled, ctx.Err())
+	}
+	if errors.Is(err, db.ErrBusy) || errors.Is(err, db.ErrFull) || errors.Is(err, context.DeadlineExceeded) {
+		s.logger.WarnContext(ctx, "request refused", slog.String("request", what), slog.Any("error", err))
+		return connect.NewError(connect.CodeUnavailable, errors.New("the database is busy, or its disk is full; come back later"))
 	}
 	s.logger.ErrorContext(ctx, "request failed", slog.String("request", what), slog.Any("error", err))
 	return connect.NewError(connect.CodeInternal, errors.New("the control plane failed; its log says why"))

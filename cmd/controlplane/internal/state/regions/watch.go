@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/agents"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -84,11 +85,12 @@ func watch[T any, P message[T]](
 	stream *connect.ServerStream[T],
 ) (err error) {
 	defer func() { err = forStream(err) }()
-	through, err := s.door.Enter(ctx) // once more: the agent has taken its time to send its request
+	within, through, err := s.gate.Door.Open(ctx) // once more: the agent has taken its time to send its request
 	if err != nil {
-		return connect.NewError(connect.CodeCanceled, err)
+		return s.internal(ctx, "open a stream", err)
 	}
 	defer through()
+	ctx = within
 	c, err := s.admit(ctx, r.GetRegion())
 	if err != nil {
 		return err
@@ -233,6 +235,8 @@ func (s *Service) ended(ctx context.Context, err error) error {
 	switch revocation := revoked(ctx); {
 	case revocation != nil:
 		return revocation
+	case agents.Slow(ctx) != nil:
+		return s.internal(context.WithoutCancel(ctx), "open a stream", agents.Slow(ctx))
 	case ctx.Err() != nil:
 		return connect.NewError(connect.CodeCanceled, ctx.Err())
 	case errors.As(err, &failure):

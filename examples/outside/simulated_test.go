@@ -157,10 +157,25 @@ func scenario(change func(*operator.Operator[*Site])) simtest.Scenario {
 			}
 			return err
 		},
+		Bounds:   []simtest.Bound{{What: "a ConfigMap shows a record that was made", Within: 10 * time.Second, Late: s.unshown}},
+		Recovery: 10 * time.Minute, // a record is looked at every five
 		// Of two Sites with one host, the first has it, and with another history the other.
 		State:  func(*simtest.World) string { return "" },
 		Settle: 15 * time.Minute, Refreshes: 1, // each object is applied again once a day
 	}
+}
+
+// unshown returns the Sites whose record is there, and whose ConfigMap does not say so.
+func (s *world) unshown(w *simtest.World) (names []string) {
+	for _, site := range w.AllStored("sites." + domain) {
+		host, _ := site.Field("spec", "host").(string)
+		config := w.Stored("configmaps", "shop", site.Name())
+		ours := host != "" && strings.Contains(s.names.all()[host].Comment, " uid="+site.UID())
+		if ours && !s.alone && !site.Deleting() && (config == nil || config.Field("data", "host") != host) {
+			names = append(names, site.Name())
+		}
+	}
+	return names
 }
 
 // converged reports what a Site lacks.
@@ -193,6 +208,10 @@ func (s *world) converged(w *simtest.World, site simtest.Object, wanted map[stri
 		if name != host && strings.Contains(r.Comment, " uid="+site.UID()) {
 			return fmt.Errorf("%s has also %s", site.Name(), name)
 		}
+	}
+	things, _ := site.Field("status", "outside").([]any)
+	if len(things) != 1 || things[0].(map[string]any)["made"] != true {
+		return fmt.Errorf("%s records %v", site.Name(), things)
 	}
 	if have.Target != site.Field("spec", "target") || reason != "Ready" || shown != host {
 		return fmt.Errorf("%s has %v at %s, is %s, and shows %q", site.Name(), have, host, reason, shown)

@@ -101,6 +101,7 @@ func TestACauseHasTheWordsOfTheKit(t *testing.T) {
 		outlook readiness.Outlook
 	}{
 		{nil, "", ""},
+		{errors.Join(fmt.Errorf("%w for its turn", external.ErrWaits), foreign), apply.ReasonNotOurs, readiness.Lasting},
 		{fmt.Errorf("%w for its turn", external.ErrWaits), "Progressing", readiness.Waiting},
 		{foreign, apply.ReasonNotOurs, readiness.Lasting},
 		{reconcile.Terminal(foreign), apply.ReasonNotOurs, readiness.Lasting},

@@ -211,6 +211,34 @@ func TestAConflictIsMergedWithWhatTheOtherWrote(t *testing.T) {
 	require.EqualValues(t, 1, got.Status.ObservedGeneration, "what the pass has seen, not what is there now")
 }
 
+// TestAStatusThatMeetsAConflictKeepsTheFinalizersOfOthers: a Finalizer writes the whole list, with the
+// resourceVersion that it has.
+func TestAStatusThatMeetsAConflictKeepsTheFinalizersOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(*kube.Finalizer, *widget) error{
+		"remove": func(f *kube.Finalizer, o *widget) error { return f.Remove(t.Context(), o) },
+		"add": func(f *kube.Finalizer, o *widget) error {
+			_, _, err := f.Finalize(t.Context(), o, never(t))
+			return err
+		},
+	} {
+		w := newWorld()
+		o := newWidget("a", 1)
+		if name == "remove" {
+			o.Finalizers = []string{ours}
+		}
+		w.put(widgets, o)
+		stale := typed(t, w)
+		w.change(widgets, keyOf("shop", "a"), func(o *unstructured.Unstructured) {
+			o.SetFinalizers(append(o.GetFinalizers(), "other.example.com/keep"))
+		})
+		s := &kube.Status[*widget]{Client: w, Resource: widgets}
+		require.NoError(t, s.Update(t.Context(), stale, ready), name)
+		require.NoError(t, write(&kube.Finalizer{Client: w, Resource: widgets, Name: ours}, stale), name)
+		require.Contains(t, onServer(w), "other.example.com/keep", name)
+	}
+}
+
 // TestAStatusIsAboutTheSpecThatThePassHasSeen has an edit come between: a phase that is
 // taken from the spec would say of the new one what only the next pass does.
 func TestAStatusIsAboutTheSpecThatThePassHasSeen(t *testing.T) {

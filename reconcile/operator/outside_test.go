@@ -69,6 +69,14 @@ func TestPartsAreSeenInTheOutcome(t *testing.T) {
 			require.ErrorIs(t, err, down)
 		})
 	}
+	for why, pass := range map[string]*external.Pass{
+		"":                  {Parts: []*external.Part{{Name: "host", Wanted: true}, {Name: "mail", Err: down}}},
+		"a part has failed": {Parts: []*external.Part{{Name: "host", Wanted: true, Err: down}}},
+	} {
+		err := inUse(pass, outcome{})
+		require.Equal(t, why != "", errors.Is(err, external.ErrWaits), why)
+		require.ErrorIs(t, inUse(pass, failed(down)), external.ErrWaits, "a child has failed")
+	}
 	var o outcome
 	o.look(askAgain)
 	require.NoError(t, o.seen(nil, 0))

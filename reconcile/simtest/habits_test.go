@@ -1,8 +1,11 @@
 package simtest_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"regexp"
@@ -243,4 +246,47 @@ func TestThePageOfHabitsIsThatOfTheCode(t *testing.T) {
 	for _, h := range simtest.Habits() {
 		require.Contains(t, string(data), fmt.Sprintf("\n| %s | %s | %s |\n", h.Name, strings.TrimSuffix(h.Does, "."), h.Source))
 	}
+}
+
+// freeing takes the finalizers out of all that a program writes.
+type freeing struct{ http.RoundTripper }
+
+func (f freeing) RoundTrip(r *http.Request) (*http.Response, error) {
+	var object map[string]any
+	if r.Body == nil {
+		return f.RoundTripper.RoundTrip(r)
+	}
+	if body, err := io.ReadAll(r.Body); err == nil && json.Unmarshal(body, &object) == nil {
+		if metadata, ok := object["metadata"].(map[string]any); ok {
+			metadata["finalizers"] = nil
+			body, _ = json.Marshal(object)
+		}
+		r = r.Clone(r.Context())
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	return f.RoundTripper.RoundTrip(r)
+}
+
+func TestWhoTakesAwayAFinalizerOfAnotherIsBlamed(t *testing.T) {
+	t.Parallel()
+	blamed := func(frees bool) bool {
+		for seed := range uint64(20) {
+			s := scenario(controller{})
+			program := s.Program
+			s.Program = func(ctx context.Context, net http.RoundTripper) error {
+				if frees {
+					net = freeing{net}
+				}
+				return program(ctx, net)
+			}
+			s.Disturbances, s.Rest = []applytest.Disturbance{simtest.HoldObject}, time.Minute
+			r := simtest.Simulate(t, always(s), seed+1)
+			if strings.Contains(strings.Join(r.Wrong, "\n"), "it has taken away the finalizer of another client") {
+				return true
+			}
+		}
+		return false
+	}
+	require.False(t, blamed(false))
+	require.True(t, blamed(true))
 }

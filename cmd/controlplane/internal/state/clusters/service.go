@@ -70,7 +70,7 @@ func hostnameFree(ctx context.Context, tx *db.Tx, clusterID string, id starbase.
 	}
 	var taken int
 	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM services s JOIN projects p ON p.id = s.project_id
-		WHERE s.hostname = ? AND s.deleted = 0 AND p.cluster_id = ?
+		WHERE s.hostname = ? AND p.cluster_id = ?
 		AND NOT (s.project_id = ? AND s.environment = ? AND s.service_id = ?)`,
 		hostname, clusterID, id.ProjectID, id.Environment, id.ServiceID).Scan(&taken)
 	if err == nil && taken > 0 {

@@ -5,6 +5,16 @@
 //
 // There are none while the operator does not work, so that a standby shows nothing that is old:
 // after a lost Lease they begin at zero.
+//
+// The functions have the metrics of the parts of any program, in a registry of its own:
+//
+//	trueup_loop_pass_duration_seconds{loop,result}          [Loop]
+//	trueup_queue_pass_duration_seconds{queue,result}        [Queue], with trueup_queue_waiting and trueup_queue_parked
+//	trueup_lease_held{lease}                                [Lease]
+//	trueup_replica_handle_duration_seconds{scope,result}    [Replica], with trueup_replica_streams_total, _complete,
+//	                                                        _pending, _parked and _behind
+//	trueup_log_changes_total                                [Server]
+//	trueup_snapshot_records_total{recorder,result}          [Recorder], with trueup_snapshot_spooled
 package operatormetrics
 
 import (
@@ -34,10 +44,7 @@ var _ prometheus.Collector = (*Collector)(nil)
 func New[T metav1.Object](o *operator.Operator[T]) *Collector {
 	labels := prometheus.Labels{"operator": o.Name}
 	c := &Collector{
-		passes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "trueup_operator_pass_duration_seconds", Help: "Passes over one object, by their result.",
-			ConstLabels: labels, Buckets: prometheus.ExponentialBuckets(0.001, 4, 8), // to 16 s
-		}, []string{"result"}),
+		passes:  durations("trueup_operator_pass_duration_seconds", "Passes over one object, by their result.", "operator", o.Name),
 		objects: prometheus.NewDesc("trueup_operator_objects", "Objects, by the reason of their condition Ready.", []string{"reason"}, labels),
 		reasons: o.Reasons,
 	}
@@ -52,11 +59,7 @@ func New[T metav1.Object](o *operator.Operator[T]) *Collector {
 }
 
 func (c *Collector) observe(p reconcile.KeyPass[types.NamespacedName]) {
-	result := "success"
-	if p.Err != nil {
-		result = "error"
-	}
-	c.passes.WithLabelValues(result).Observe(p.Duration.Seconds())
+	observe(c.passes, p.Duration, p.Err)
 }
 
 // Describe implements prometheus.Collector.

@@ -136,8 +136,8 @@ FROM pg_catalog.pg_roles me
 	LEFT JOIN pg_catalog.pg_roles anon ON anon.rolname = $3
 WHERE me.rolname = current_user`
 
-const observeRole = `
-SELECT r.rolcanlogin, coalesce(pg_catalog.shobj_description(r.oid, 'pg_authid'::pg_catalog.name), ''),
+const observeRoles = `
+SELECT r.rolname, r.rolcanlogin, coalesce(pg_catalog.shobj_description(r.oid, 'pg_authid'::pg_catalog.name), ''),
 	coalesce((SELECT pg_catalog.array_agg(c) FROM pg_catalog.pg_db_role_setting s, pg_catalog.unnest(s.setconfig) c WHERE s.setrole = r.oid AND s.setdatabase = 0), '{}'),
 	coalesce(pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE'), false), coalesce(pg_catalog.has_schema_privilege(r.oid, n.oid, 'CREATE'), false),
 	pg_catalog.pg_has_role(current_user, r.oid, 'USAGE'), r.rolconnlimit,
@@ -145,7 +145,7 @@ SELECT r.rolcanlogin, coalesce(pg_catalog.shobj_description(r.oid, 'pg_authid'::
 		FROM pg_catalog.pg_shdepend d JOIN pg_catalog.pg_database b ON b.oid = d.dbid
 		WHERE d.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND d.refobjid = r.oid AND b.datname <> pg_catalog.current_database()), '{}')
 FROM pg_catalog.pg_roles r LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = $1
-WHERE r.rolname = $2`
+WHERE r.rolname IN ($2, $3)`
 
 // querier is a pool or a transaction.
 type querier interface {
@@ -171,25 +171,24 @@ func observe(ctx context.Context, db querier, want Want) (State, error) {
 		}
 		s.Defaults = append(s.Defaults, d)
 	}
-	for name, into := range map[string]*Role{want.App: &s.App, want.Anon: &s.Anon} {
-		rows, err := db.Query(ctx, observeRole, want.Schema, name)
-		if err != nil {
-			return State{}, err
+	rows, err := db.Query(ctx, observeRoles, want.Schema, want.App, want.Anon)
+	if err != nil {
+		return State{}, err
+	}
+	roles := map[string]*Role{want.App: &s.App, want.Anon: &s.Anon}
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
+		r := Role{Exists: true}
+		var name string
+		var settings, elsewhere []string
+		if err := row.Scan(&name, &r.Login, &r.Comment, &settings, &r.Usage, &r.Create, &r.Admin, &r.Connections, &elsewhere); err != nil {
+			return struct{}{}, err
 		}
-		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Role, err error) {
-			r.Exists = true
-			var settings, elsewhere []string
-			if err := row.Scan(&r.Login, &r.Comment, &settings, &r.Usage, &r.Create, &r.Admin, &r.Connections, &elsewhere); err != nil {
-				return r, err
-			}
-			return r, r.read(settings, elsewhere)
-		})
-		if err != nil {
-			return State{}, err
-		}
-		if len(found) > 0 {
-			*into = found[0]
-		}
+		err := r.read(settings, elsewhere)
+		*roles[name] = r
+		return struct{}{}, err
+	})
+	if err != nil {
+		return State{}, err
 	}
 	return s, nil
 }

@@ -324,7 +324,8 @@ func (c *Controller[T]) validate() error {
 		return fmt.Errorf("kube: the type of the Controller is %s; want a pointer to a struct", t)
 	}
 	if object, err := decode[T]([]byte(`{"metadata":{"name":"a"}}`)); err == nil && object.GetName() != "a" {
-		return fmt.Errorf("kube: the type %T of the Controller does not decode metadata; want metav1.ObjectMeta with the tag json:\"metadata\"", object)
+		return fmt.Errorf(`kube: the type %T of the Controller does not decode metadata; want metav1.ObjectMeta with the tag json:"metadata"`,
+			object)
 	}
 	switch {
 	case c.Client == nil:

@@ -714,7 +714,8 @@ func TestAControllerSaysWhatIsWrongWithItsFields(t *testing.T) {
 		metav1.TypeMeta
 		metav1.ObjectMeta
 	}
-	require.ErrorContains(t, (&kube.Controller[*untagged]{}).Start(t.Context()), `does not decode metadata; want metav1.ObjectMeta with the tag json:"metadata"`)
+	require.ErrorContains(t, (&kube.Controller[*untagged]{}).Start(t.Context()),
+		`does not decode metadata; want metav1.ObjectMeta with the tag json:"metadata"`)
 	both, _ := watching(newWorld())
 	both.Owned, both.Referenced = []kube.Kind{{Resource: secrets}}, []kube.Kind{{Resource: secrets}}
 	_, err := both.Synced()

@@ -53,7 +53,7 @@ func inUse(pass *external.Pass, found outcome) error {
 func (w *work[T]) outside(object T) (pass *external.Pass, err error) {
 	o := w.operator.Outside
 	if o == nil {
-		return nil, nil
+		return nil, nil //nolint:nilnil // no pass, and nothing is wrong
 	}
 	defer func() {
 		if value := recover(); value != nil {
@@ -104,6 +104,7 @@ func (o *outcome) seen(pass *external.Pass, again time.Duration) error {
 				failed = append(failed, fmt.Errorf("%s: %w", part.Name, err))
 			case readiness.Waiting:
 				o.look(waitAgain)
+			case readiness.Lasting: // it is looked at when it is due
 			}
 		}
 	}

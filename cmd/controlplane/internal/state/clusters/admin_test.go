@@ -257,7 +257,8 @@ func TestAChangeWithAConditionIsRefused(t *testing.T) {
 	for _, header := range []string{"If-Match", "If-None-Match", "If-Unmodified-Since"} {
 		refused := w.do("PUT", servicePath, adminToken, serviceBody, header, `"x"`)
 		require.Equal(t, 400, refused.status)
-		require.Equal(t, []starbase.FieldError{{Field: header, Value: `"\"x\""`, Want: "none: changes have no conditions"}}, refused.failure(t).Fields)
+		want := starbase.FieldError{Field: header, Value: `"\"x\""`, Want: "none: changes have no conditions"}
+		require.Equal(t, []starbase.FieldError{want}, refused.failure(t).Fields)
 	}
 	require.Equal(t, 200, w.do("GET", servicePath, adminToken, "", "If-None-Match", "*").status)
 }

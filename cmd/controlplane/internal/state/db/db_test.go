@@ -132,7 +132,8 @@ func TestAnEditedMigrationIsNoticed(t *testing.T) {
 			for _, more := range [][]string{{edited}, {edited, "-- expands\nCREATE TABLE colours (id TEXT NOT NULL PRIMARY KEY);"}} {
 				_, err = open(later(t, more...))
 				require.ErrorIs(t, err, db.ErrOtherSchema)
-				require.ErrorContains(t, err, "up to migrations/9000.sql it was made by another text: run the version that made it, or put all into a new")
+				require.ErrorContains(t, err,
+					"up to migrations/9000.sql it was made by another text: run the version that made it, or put all into a new")
 			}
 			database, err = open(later(t))
 			require.NoError(t, err, "what it knows is as it was")

@@ -85,7 +85,7 @@ func (s schema) check(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }() // its error is that of Err
 	for rows.Next() {
 		var version int
 		var digest string
@@ -129,9 +129,9 @@ func (s schema) migrate(ctx context.Context, tx *sql.Tx, version int) error {
 			return fmt.Errorf("%s: %w", migration.name, err)
 		}
 	}
-	if _, err := tx.ExecContext(ctx, `INSERT INTO controlplane_digests (version, digest) VALUES ($1, $2)`, len(s), s.digest(len(s))); err != nil {
-		return err
+	_, err := tx.ExecContext(ctx, `INSERT INTO controlplane_digests (version, digest) VALUES ($1, $2)`, len(s), s.digest(len(s)))
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `INSERT INTO controlplane_compatible (version, oldest) VALUES ($1, $2)`, len(s), s.oldest())
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO controlplane_compatible (version, oldest) VALUES ($1, $2)`, len(s), s.oldest())
 	return err
 }

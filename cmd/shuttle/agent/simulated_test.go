@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"net/http"
 	"os"
@@ -181,10 +182,14 @@ func (p *starbaseWorld) putProject(n int) {
 
 // putWeb states a service with a port and a route.
 func (p *starbaseWorld) putWeb(path string, image int) {
-	p.plane.Put(path, map[string]any{
+	status := p.plane.Put(path, map[string]any{
 		"service_name": "web", "image": fmt.Sprint("example.com/web:", image), "replicas": 1,
-		"ports": []any{map[string]any{"container_port": 8080}}, "hostname": "web.example.com",
+		"ports":    []any{map[string]any{"container_port": 8080}}, // a hostname is of one service
+		"hostname": fmt.Sprintf("web-%08x.example.com", crc32.ChecksumIEEE([]byte(path))),
 	})
+	if status >= http.StatusBadRequest {
+		panic(fmt.Sprint(path, ": the control plane answers ", status))
+	}
 	p.note()
 }
 

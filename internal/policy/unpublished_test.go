@@ -16,7 +16,9 @@ var (
 )
 
 // flat is a text in one line, without the marks of comments.
-func flat(text string) string { return strings.Join(strings.Fields(strings.ReplaceAll(text, "//", " ")), " ") }
+func flat(text string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(text, "//", " ")), " ")
+}
 
 // TestWhatIsPublishedIsSaidInOnePlace: "make release" goes by the table in docs/releasing.md. Before the
 // first version its words are in the files that it names, and no other page says the same; after it, none is.

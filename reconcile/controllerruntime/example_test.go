@@ -13,7 +13,7 @@ import (
 )
 
 // Each Service has a ConfigMap with its address. The Manager runs the operator beside its own controllers.
-func ExampleAdd() {
+func ExampleAdd() { //nolint:testableexamples // it needs a cluster
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{LeaderElection: true, LeaderElectionID: "addresses"})
 	if err != nil {
 		panic(err)

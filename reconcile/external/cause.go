@@ -19,8 +19,9 @@ var ErrOwnedByOther = errors.New("is owned by another")
 // CauseOf returns the cause for the error of a part, as package operator has one for a child: the
 // zero Cause for nil; NotOurs, lasting, for [ErrOwnedByOther]; RequestFailed, lasting, for what is marked
 // with [reconcile.Terminal], or is a panic; Progressing, waiting, for [ErrWaits]; RequestFailed, transient,
-// for any other. Of several joined errors it is the first of these that one is. No event says that a service has changed: another pass should follow
-// after any cause, sooner while it waits. It is safe for concurrent use.
+// for any other. Of several joined errors it is the first of these that one is. No event says that a
+// service has changed: another pass should follow after any cause, sooner while it waits. It is safe for
+// concurrent use.
 func CauseOf(err error) readiness.Cause {
 	if err == nil {
 		return readiness.Cause{}

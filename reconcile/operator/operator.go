@@ -344,7 +344,9 @@ func (w *work[T]) watchObjects(client dynamic.Interface, metadataClient metadata
 	c.Workers, c.OnPass = cmp.Or(o.Workers, 8), o.OnPass
 	around := o.Around
 	if around == nil {
-		around = func(ctx context.Context, _ types.NamespacedName, pass reconcile.Func) (reconcile.Result, error) { return pass(ctx) }
+		around = func(ctx context.Context, _ types.NamespacedName, pass reconcile.Func) (reconcile.Result, error) {
+			return pass(ctx)
+		}
 	}
 	c.Reconcile = func(ctx context.Context, key types.NamespacedName, object T) (reconcile.Result, error) {
 		return around(ctx, key, func(ctx context.Context) (reconcile.Result, error) { return w.reconcile(ctx, key, object) })

@@ -150,7 +150,13 @@ func TestAReaderRefusesWhatIsNoURL(t *testing.T) {
 	t.Parallel()
 	need(t, "Python")
 	for _, url := range []string{"nonsense", "ftp://example.com", "https://"} {
-		program := exec.CommandContext(t.Context(), "python3", "-c", "import sys; from trueup_statesync import Reader; Reader(sys.argv[1], 'eu')", url)
+		program := exec.CommandContext(
+			t.Context(),
+			"python3",
+			"-c",
+			"import sys; from trueup_statesync import Reader; Reader(sys.argv[1], 'eu')",
+			url,
+		)
 		program.Dir = "python"
 		program.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 		output, err := program.CombinedOutput()

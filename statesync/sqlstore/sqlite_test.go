@@ -171,7 +171,11 @@ func TestADatabaseThatCanNeverDoIsRefused(t *testing.T) {
 		{DB: open(memory, 0), Dialect: sqlstore.SQLite},
 		{DB: open(memory, 1), ReadDB: open(memory, 4), Dialect: sqlstore.SQLite},
 	} {
-		require.ErrorContains(t, store.Migrate(t.Context()), "sqlstore: Store.DB: is a SQLite in memory of which each connection has its own, must")
+		require.ErrorContains(
+			t,
+			store.Migrate(t.Context()),
+			"sqlstore: Store.DB: is a SQLite in memory of which each connection has its own, must",
+		)
 		require.ErrorContains(t, store.Start(t.Context()), "sqlstore: Store.DB: is a SQLite in memory of which each connection has its own, must")
 	}
 	shared := &sqlstore.Store{

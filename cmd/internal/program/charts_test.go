@@ -156,7 +156,17 @@ const schemaText = `{
 `
 
 // runtimeVariables are settings of every program: of Go, and of its client of HTTP.
-var runtimeVariables = []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_DIR", "SSL_CERT_FILE"}
+var runtimeVariables = []string{
+	"GODEBUG",
+	"GOGC",
+	"GOMAXPROCS",
+	"GOMEMLIMIT",
+	"HTTPS_PROXY",
+	"HTTP_PROXY",
+	"NO_PROXY",
+	"SSL_CERT_DIR",
+	"SSL_CERT_FILE",
+}
 
 var (
 	settingRow = regexp.MustCompile("(?m)^\\| `[^`]*--[a-z0-9-]+ ?([a-zA-Z0-9]*)` \\| `([A-Z0-9_]+)` \\| (.*) \\|$")
@@ -441,8 +451,17 @@ func (h habit) deployment(
 		require.Equal(t, 1, strings.Count(text, replace[0]), "%s in %s", replace[0], text)
 		text = strings.Replace(text, replace[0], replace[1], 1)
 	}
-	return text, fmt.Sprintf(valuesText, repository, h.name,
-		marshal(t, map[string]any{"settings": settings}), marshal(t, map[string]any{"resources": resources}), further), slices.Collect(maps.Keys(settings))
+	return text, fmt.Sprintf(
+		valuesText,
+		repository,
+		h.name,
+		marshal(
+			t,
+			map[string]any{"settings": settings},
+		),
+		marshal(t, map[string]any{"resources": resources}),
+		further,
+	), slices.Collect(maps.Keys(settings))
 }
 
 func marshal(t *testing.T, value any) string {

@@ -25,7 +25,7 @@ func TestAMistypedWordIsToldWhatMayHaveBeenMeant(t *testing.T) {
 		"unknown shorthand flag: 'x' in -x":                                {"-x"},
 		`unknown command "manifsets" for "tool", is it manifests?`:         {"manifsets"},
 		`unknown command "gt" for "tool", is it get?`:                      {"gt", "-f", "shop"},
-		`unknown command "mainfests" for "tool", is it manifests?`:         {"mainfests", "--loud", "more"},
+		`unknown command "manifsts" for "tool", is it manifests?`:          {"manifsts", "--loud", "more"},
 		`unknown command "man1" for "tool", is it man?`:                    {"man1", "--kubecfg"},
 		`unknown command "zzz" for "tool"`:                                 {"zzz", "-x"},
 		`unknown command "lst" for "tool get", is it list?`:                {"get", "lst", "-x"},

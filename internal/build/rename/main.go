@@ -76,10 +76,10 @@ func generate(ctx context.Context, root string) error {
 // A module of a major above 1 would have the major at its end, and all that imports it.
 var (
 	majorVersion = regexp.MustCompile(`/v[0-9]+$`)
-	modulePath = regexp.MustCompile(`^[a-z0-9.-]+\.[a-z]+(/[A-Za-z0-9][A-Za-z0-9._-]*)+$`)
-	imagesPath = regexp.MustCompile(`^[a-z0-9.:-]+(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`)
-	moduleLine = regexp.MustCompile(`(?m)^module (\S+)$`)
-	imagesLine = regexp.MustCompile(`(?m)^REPO \?= (\S+)$`)
+	modulePath   = regexp.MustCompile(`^[a-z0-9.-]+\.[a-z]+(/[A-Za-z0-9][A-Za-z0-9._-]*)+$`)
+	imagesPath   = regexp.MustCompile(`^[a-z0-9.:-]+(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`)
+	moduleLine   = regexp.MustCompile(`(?m)^module (\S+)$`)
+	imagesLine   = regexp.MustCompile(`(?m)^REPO \?= (\S+)$`)
 )
 
 // check fills in the repository of the images, and returns an error for names that cannot be.

@@ -1,4 +1,4 @@
-# Needs Go and make, nothing else. "make" lists the targets.
+# Needs Go and make; what needs more says so. "make" lists the targets.
 
 SHELL = /bin/sh
 GO ?= go
@@ -87,7 +87,7 @@ release: ## Build a release into dist/VERSION (VERSION=v0.1.0, KEY=file) and tag
 	cd internal/release && $(ALONE) $(GO) run . cut --out '$(CURDIR)/dist/$(VERSION)' --version '$(VERSION)' $(if $(KEY),--key '$(abspath $(KEY))')
 release-push: ## Push the images of dist/VERSION (VERSION=v0.1.0) below REPO, with the credentials of docker login
 	cd internal/release && $(ALONE) $(GO) run . push --out '$(CURDIR)/dist/$(VERSION)' --version '$(VERSION)' --push '$(REPO)'
-door: ## Try what a stranger meets: each row of docs/expected.md, every module from a local module proxy in empty folders, the readers in other languages (minutes)
+door: statesync/readers/typescript/node_modules/.package-lock.json ## Try what a stranger meets: count the rows of docs/expected.md, get every module from a local module proxy in empty folders, run the readers in other languages (minutes; needs Node 20 and python3)
 	@out=$$(mktemp); trap 'rm -f "$$out"' EXIT; { \
 	$(WORK) $(GO) test -v -count=1 -run TableOfWhatIsExpected ./internal/policy && \
 	TRUEUP_REQUIRE_SERVICES=1 $(WORK) $(GO) test -v -count=1 ./statesync/readers && \
@@ -138,6 +138,8 @@ consumer-cost: ## Count the go.sum lines that importing a package costs, beside 
 # npm writes .package-lock.json last.
 internal/site/node_modules/.package-lock.json: internal/site/package-lock.json
 	npm ci --prefix internal/site --ignore-scripts --no-audit --no-fund && touch $@
+statesync/readers/typescript/node_modules/.package-lock.json: statesync/readers/typescript/package-lock.json
+	npm ci --prefix statesync/readers/typescript --ignore-scripts --no-audit --no-fund && touch $@
 site: internal/site/node_modules/.package-lock.json ## Build the site of these pages into dist/site (needs Node 20; SERVE=1 shows it at http://localhost:4173)
 	npm --prefix internal/site run build
 	$(if $(SERVE),npm --prefix internal/site run serve)

@@ -215,6 +215,18 @@ func TestFieldsNamesWhatAnApplyWouldDo(t *testing.T) {
 			want:    []string{`missing .metadata.annotations["kubectl.kubernetes.io/last-applied-configuration"]: (absent) -> "(masked)"`},
 		},
 		{
+			name: "the hash of a Secret", mine: `{}`,
+			desired: `{apiVersion: v1, kind: Secret, metadata: {annotations: {example.com/desired-hash: bb68}}}`,
+			live:    `{apiVersion: v1, kind: Secret, metadata: {annotations: {example.com/desired-hash: a793}}}`,
+			want:    []string{`changed .metadata.annotations["example.com/desired-hash"]: "(masked)" -> "(masked)"`},
+		},
+		{
+			name: "the hash of a Secret among all its annotations", mine: `{}`,
+			desired: `{apiVersion: v1, kind: Secret, metadata: {annotations: {a: b, example.com/desired-hash: bb68}}}`,
+			live:    `{apiVersion: v1, kind: Secret, metadata: {}}`,
+			want:    []string{`missing .metadata.annotations: (absent) -> {"a":"b","example.com/desired-hash":"(masked)"}`},
+		},
+		{
 			name: "the data of a Secret", mine: `{}`, desired: `{apiVersion: v1, kind: Secret, data: {a: aHVudGVyMg==}}`, live: `{apiVersion: v1, kind: Secret}`,
 			want: []string{`missing .data: (absent) -> "(masked)"`},
 		},

@@ -26,7 +26,8 @@ type Change struct {
 	// decided; empty for Create.
 	UID             string `json:"uid,omitempty"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	// Desired is the [Hash] of the desired object; zero for Delete and Release.
+	// Desired is the [Hash] of the desired object; zero for Delete and Release. It has no key:
+	// do not show that of a Secret, whose value could be found by trying all.
 	Desired Sum `json:"desired,omitzero"`
 	// Fields are the differences that an Update resolves.
 	Fields []Field `json:"fields,omitempty"`

@@ -23,8 +23,8 @@ import (
 // Client reads a [Server] over HTTP, through its [Handler]. It is a [Source]. It is
 // safe for concurrent use; its fields must not change after the first use.
 type Client struct {
-	// URL is where the Handler is mounted, as https://control.example/sync.
-	// Required.
+	// URL is where the Handler is mounted, as https://control.example/sync. It has no
+	// query. Required.
 	URL string
 	// Authorize, if set, adds the credential to each request once; a repeated attempt
 	// reuses it. Default nil: none.
@@ -50,6 +50,21 @@ type Client struct {
 
 // maxLine is the max length of a frame that a Client reads; a Server sends less.
 const maxLine = 16 << 20
+
+// validate returns an error unless the URL can be asked.
+func (c *Client) validate() error {
+	const must = "must be an http or https URL without query and fragment, such as https://control.example/sync"
+	at, err := url.Parse(c.URL)
+	switch {
+	case c.URL == "":
+		return wrong("Client.URL", "is required, "+must)
+	case err != nil:
+		return wrong("Client.URL", "cannot be read, "+must) // the error would show a password in it
+	case at.Scheme != "http" && at.Scheme != "https", at.Host == "", at.RawQuery != "", at.Fragment != "":
+		return wrong("Client.URL", "is %q, "+must, at.Redacted())
+	}
+	return nil
+}
 
 func (c *Client) start() {
 	c.once.Do(func() {
@@ -97,7 +112,7 @@ var errSilent = errors.New("stream is silent")
 // s for each, and tries a stream again after half an hour. Logger and Polling report
 // this.
 func (c *Client) Watch(ctx context.Context, w Watch, receive func(Frame) error) error {
-	if err := w.Validate(); err != nil {
+	if err := errors.Join(c.validate(), w.Validate()); err != nil {
 		return err
 	}
 	c.start()

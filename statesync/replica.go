@@ -140,6 +140,9 @@ func (r *Replica) validate() error {
 	if r.Source == nil {
 		errs = append(errs, wrong("Replica.Source", "is required"))
 	}
+	if client, ok := r.Source.(*Client); ok { // else it would try for ever
+		errs = append(errs, client.validate())
+	}
 	if r.Handle == nil {
 		errs = append(errs, wrong("Replica.Handle", "is required"))
 	}

@@ -234,6 +234,24 @@ func TestWhatCannotBeIsNamedBeforeAnythingRuns(t *testing.T) {
 		"statesync: Server.Log: is required\nstatesync: Server.Heartbeat: is -1ns, must not be negative",
 	)
 	require.ErrorContains(t, (&statesync.Replica{Workers: -1}).Start(t.Context()), "statesync: Replica.Source: is required")
+
+	const must = ", must be an http or https URL without query and fragment, such as https://control.example/sync"
+	handle := func(context.Context, statesync.Item) error { return nil }
+	for url, want := range map[string]string{
+		"":                           "is required",
+		"foo bar":                    `is "foo%20bar"`,
+		"control.example/sync":       `is "control.example/sync"`,
+		"https:///sync":              `is "https:///sync"`,
+		"ftp://u:pw@example.com":     `is "ftp://u:xxxxx@example.com"`,
+		"https://example.com?a=b":    `is "https://example.com?a=b"`,
+		"https://u:pw@example.com/%": "cannot be read",
+	} {
+		client := &statesync.Client{URL: url}
+		require.EqualError(t, (&statesync.Replica{Source: client, Scope: "eu", Handle: handle}).Start(t.Context()),
+			"statesync: Client.URL: "+want+must)
+		err := client.Watch(t.Context(), statesync.Watch{Scope: "eu"}, func(statesync.Frame) error { return nil })
+		require.EqualError(t, err, "statesync: Client.URL: "+want+must)
+	}
 }
 
 func put(id string, n int) statesync.Change {

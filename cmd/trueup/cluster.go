@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +58,7 @@ func (o *options) connect(ctx context.Context, stderr io.Writer) (*cluster, erro
 		config, err = access.ClientConfig()
 	}
 	if err != nil {
-		return nil, program.Usagef("--kubeconfig: %v", err)
+		return nil, program.Usagef("--kubeconfig: %w", unconfigured(rules, err))
 	}
 	namespace, _, err := access.Namespace()
 	if err != nil {
@@ -86,6 +87,24 @@ func (o *options) connect(ctx context.Context, stderr io.Writer) (*cluster, erro
 	c.known, c.metadata, c.objects = known, metadata, objects
 	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known))
 	return c, nil
+}
+
+// unconfigured returns the error of a kubeconfig, with the files that are not there: that of an empty
+// configuration names none.
+func unconfigured(rules *clientcmd.ClientConfigLoadingRules, err error) error {
+	if !clientcmd.IsEmptyConfig(err) {
+		return err
+	}
+	var missing []string
+	for _, path := range rules.GetLoadingPrecedence() {
+		if _, absent := os.Stat(path); absent != nil {
+			missing = append(missing, absent.Error())
+		}
+	}
+	if len(missing) == 0 {
+		return err
+	}
+	return fmt.Errorf("names no cluster: %s", strings.Join(missing, ", "))
 }
 
 // bound ends each request with the process, also a request of discovery, which has no context.

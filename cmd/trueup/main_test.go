@@ -41,6 +41,21 @@ func TestTheVariableOfTheKubeconfigMayNameSeveralFiles(t *testing.T) {
 	require.Contains(t, errs.String(), `--context: is "three", must be one of the kubeconfig: one, two`)
 }
 
+func TestAKubeconfigThatIsNotThereIsNamed(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	t.Setenv("KUBECONFIG", missing)
+	var out, errs bytes.Buffer
+	require.Equal(t, program.ExitUsage, program.Run(t.Context(), command(nil), []string{"sets"}, &out, &errs))
+	require.Equal(t, "trueup: KUBECONFIG: names no cluster: stat "+missing+": no such file or directory\n", errs.String())
+}
+
+func TestAMistypedCommandIsNamedBeforeItsFlags(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	require.Equal(t, program.ExitUsage, program.Run(t.Context(), command(nil), []string{"dif", "-f", "shop"}, &out, &errs))
+	require.Equal(t, `trueup: unknown command "dif" for "trueup", is it diff?`+"\n", errs.String())
+}
+
 func TestThePartIsNamedAfterTheOnlyFolderOrFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -115,9 +115,15 @@ func (s *session) kept(ctx context.Context) (changes []diff.Change, failed error
 	return changes, failed
 }
 
-// shown returns the plan without the set's own ConfigMap.
+// shown returns the plan without the set's own ConfigMap, and without the hashes of Secrets: they
+// have no key, so a short value can be found by trying all.
 func (s *session) shown(plan diff.Plan) diff.Plan {
 	plan.Changes = slices.DeleteFunc(slices.Clone(plan.Changes), func(c diff.Change) bool { return idOf(object(c)) == s.owner.ApplySet })
+	for i, c := range plan.Changes {
+		if c.APIVersion == "v1" && c.Kind == "Secret" {
+			plan.Changes[i].Desired = diff.Sum{}
+		}
+	}
 	return plan
 }
 

@@ -116,7 +116,22 @@ spec:
 		text := b.run(0, args...)
 		require.Contains(b, text, ".data.p")
 		require.NotContains(b, text, "aHVudGVyMg", format)
+		requireNoHash(b, text)
 	}
+
+	// A change of a Secret does not show a hash of it either, which has no key.
+	b.file("all.yaml", "{apiVersion: v1, kind: Secret, metadata: {name: password}, stringData: {p: hunter3}}")
+	for _, args := range [][]string{{"diff"}, {"diff", "--wide"}, {"diff", "-o", "json"}, {"plan", "-o", "yaml"}} {
+		text := b.on(statusDiffers, args...)
+		require.Contains(b, text, "(masked)")
+		requireNoHash(b, text)
+	}
+}
+
+// requireNoHash fails when a text has a hash as package diff writes one.
+func requireNoHash(b *bench, text string) {
+	b.Helper()
+	require.NotRegexp(b, `\b[0-9a-f]{32}\b`, text)
 }
 
 func driftStory(b *bench) {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestTheTableOfWhatIsExpectedIsTrue: docs/expected.md has 44 rows. A row "yes" has a link, and a row "no" a
+// TestTheTableOfWhatIsExpectedIsWhole: docs/expected.md has 44 rows. A row "yes" has a link, and a row "no" a
 // reason. A rule of TestPolicy checks where the links of all pages lead.
-func TestTheTableOfWhatIsExpectedIsTrue(t *testing.T) {
+func TestTheTableOfWhatIsExpectedIsWhole(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(root, "docs/expected.md"))
 	if err != nil {

@@ -67,24 +67,49 @@ func (r *release) publishable(ctx context.Context, modules []*part) error {
 	return r.pagesAreOfARelease()
 }
 
-// unpublished is what the pages say while there is no release.
-var unpublished = regexp.MustCompile(`No version\s+is\s+(published|released)\s+yet`)
+// unpublished finds the rows of docs/releasing.md with the words of a file that say that there is no
+// version, and quoted the words of a row.
+var (
+	unpublished = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]*\"[^|]*) \\|")
+	quoted      = regexp.MustCompile(`"([^"]+)"`)
+)
 
 // pagesAreOfARelease returns an error that names the pages to change before the first
 // release: they become part of its modules, and stay there.
 func (r *release) pagesAreOfARelease() error {
+	const table = "docs/releasing.md"
+	text, err := os.ReadFile(filepath.Join(r.root, table))
+	if err != nil {
+		return err
+	}
+	rows := unpublished.FindAllSubmatch(text, -1)
+	if len(rows) == 0 {
+		return fmt.Errorf("%s: has no table of the files that say that there is no version", table)
+	}
 	var failed error
-	for _, page := range []string{"README.md", "SECURITY.md", "CHANGELOG.md"} {
+	for _, row := range rows {
+		page := string(row[1])
 		text, err := os.ReadFile(filepath.Join(r.root, page))
 		if err != nil {
 			return err
 		}
-		if at := unpublished.FindIndex(text); at != nil {
-			line := 1 + strings.Count(string(text[:at[0]]), "\n")
-			failed = errors.Join(failed, fmt.Errorf("%s:%d: says %q: docs/releasing.md has the text of a release", page, line, text[at[0]:at[1]]))
+		for _, words := range quoted.FindAllSubmatch(row[2], -1) {
+			if at := broken(string(words[1])).FindIndex(text); at != nil {
+				line := 1 + strings.Count(string(text[:at[0]]), "\n")
+				failed = errors.Join(failed, fmt.Errorf("%s:%d: says %q: %s has the text of a release", page, line, words[1], table))
+			}
 		}
 	}
 	return failed
+}
+
+// broken finds words that may be on several lines, of a comment, too.
+func broken(words string) *regexp.Regexp {
+	var quoted []string
+	for word := range strings.FieldsSeq(words) {
+		quoted = append(quoted, regexp.QuoteMeta(word))
+	}
+	return regexp.MustCompile(strings.Join(quoted, `(?:\s|//)+`))
 }
 
 // clone makes a clone of the commit that is checked out. It shares the objects.

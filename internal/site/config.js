@@ -19,6 +19,14 @@ export const repository = "https://github.com/seed-9e1ffd66/trueup";
 
 const generated = "Settings and fields";
 
+// On a phone the diagram keeps the size at which it can be read, and scrolls, as tables do. The first column of a
+// table, with the words, is not squeezed by numbers.
+const style = `@media (max-width: 720px) {
+	.vp-doc p:has(> img[src*="/concepts."]) { overflow-x: auto; }
+	.vp-doc img[src*="/concepts."] { width: 760px; max-width: none; }
+}
+.vp-doc th:first-child { min-width: 8.5rem; }`;
+
 // Each page with its place: the address, the file, and what the navigation calls it. The first is the home.
 const parts = [
 	["Start", [
@@ -70,7 +78,7 @@ export default defineConfig({
 	title: "trueup",
 	description: "A Go SDK for programs that make the world match a desired state.",
 	lang: "en",
-	head: [["link", { rel: "icon", href: `data:image/svg+xml,${encodeURIComponent(readFileSync(path.join(root, icon), "utf8"))}` }]],
+	head: [["link", { rel: "icon", href: `data:image/svg+xml,${encodeURIComponent(readFileSync(path.join(root, icon), "utf8"))}` }], ["style", {}, style]],
 	// On GitHub Pages the site is below the name of the repository: SITE_BASE=/trueup/. SITE_OUT is for tests.
 	base: process.env.SITE_BASE ?? "/",
 	srcDir: root,

@@ -160,18 +160,20 @@ function spec(plot, figures) {
 			transform: [{ filter }], mark: { type: "text", align: plot.logarithmic ? "left" : "right", dy, fontSize: 13, fill: colour.ink },
 			encoding: { text: { field: "name" } },
 		});
+		// The value at the end of the lowest line is a little below it: another one may be close above.
+		const ends = (filter, dy) => ({
+			transform: [{ filter }], mark: { type: "text", align: "left", dx: 8, dy, fontSize: 13, fill: colour.ink },
+			encoding: { text: { field: "text" } },
+		});
 		return {
 			...base, height: 220, data: { values }, encoding: { x, y },
 			layer: [
 				{ mark: { type: "line", strokeWidth: 2.5 }, encoding: { detail: { field: "name" }, color: ownColour } },
 				{ mark: { type: "point", filled: true, size: 60, opacity: 1 }, encoding: { color: ownColour } },
 				...(plot.logarithmic
-					? [names("datum.named && !datum.lowest", -12), names("datum.named && datum.lowest", 18)]
+					? [names("datum.named && !datum.lowest", -16), names("datum.named && datum.lowest", 18)]
 					: [names("datum.named", -12)]),
-				{
-					transform: [{ filter: "datum.last" }], mark: { type: "text", align: "left", dx: 8, fontSize: 13, fill: colour.ink },
-					encoding: { text: { field: "text" } },
-				},
+				...(plot.logarithmic ? [ends("datum.last && !datum.lowest", 0), ends("datum.last && datum.lowest", 7)] : [ends("datum.last", 0)]),
 			],
 		};
 	}

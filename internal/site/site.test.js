@@ -147,6 +147,16 @@ test("the switch makes the page, its picture and its plots dark", async () => {
 	await context.close();
 });
 
+test("the diagram of the concepts can be read on a phone", async () => {
+	const page = await browser.newPage({ viewport: { width: 390, height: 900 } });
+	await page.goto(`${site}${base}concepts.html`);
+	const picture = page.locator('.vp-doc img[src*="/concepts."]').first();
+	const { width } = await picture.boundingBox();
+	assert.ok(width >= 700, `it is ${width} px wide`);
+	assert.equal(await picture.evaluate((img) => getComputedStyle(img.parentElement).overflowX), "auto");
+	await page.close();
+});
+
 for (const colorScheme of ["light", "dark"]) {
 	test(`each page fits phones, tablets and desktops, ${colorScheme}`, async () => {
 		const context = await browser.newContext({ colorScheme });

@@ -27,15 +27,21 @@ type Pass struct {
 	UID     types.UID
 	Version string
 
-	gone    []Thing // what the pass has removed
-	planned bool
+	gone      []Thing // what the pass has removed
+	planned   bool
+	validated bool
+	wrong     error // what Validate has found
 }
 
 // Plan records all that is wanted, before Make makes any of it. It calls record, which must store
 // in the status of the object what [Pass.Merge] returns for the things there, and return the things
 // that the status has then. The error is the error of record, or says that the status has
-// other things, because the object was changed or deleted. After an error Make makes nothing.
+// other things, because the object was changed or deleted, or that of [Pass.Validate]. After an error
+// Make makes nothing.
 func (p *Pass) Plan(record func() (status []Thing, err error)) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
 	p.Recorded = slices.Clone(p.Recorded)
 	for _, t := range p.Parts {
 		if !t.Wanted || t.Unset != nil {
@@ -73,8 +79,20 @@ func (p *Pass) Merge(status []Thing) []Thing {
 // Make makes the parts that are wanted, in their order, and sets Err of each. A part that fails
 // holds up only parts that need it. Parts that were found correct a short time ago are not looked
 // at. When ctx ends, Make returns, and the parts are in part unknown. It returns when the next
-// part is due. The status must be written afterwards, with [Pass.Merge].
+// part is due. The status must be written afterwards, with [Pass.Merge]. In a pass that is wrong, as
+// [Pass.Validate] or a missing Checks has it, nothing is made: the error is Err of each wanted part,
+// and an hour is returned.
 func (p *Pass) Make(ctx context.Context) (again time.Duration) {
+	if p.Validate() == nil && p.Checks == nil {
+		p.wrong = reconcile.Terminal(errors.New("external: Pass.Checks: is nil, must be the Checks of all passes of the program"))
+	}
+	if p.refuse(func(t *Part, wrong error) {
+		if t.Wanted {
+			t.Err = wrong
+		}
+	}) {
+		return time.Hour
+	}
 	again = p.Checks.Interval
 	for _, t := range p.Parts {
 		if !t.Wanted || t.Make == nil {

@@ -77,8 +77,8 @@ func TestAPartThatFailsHoldsUpOnlyWhatNeedsIt(t *testing.T) {
 	}
 }
 
-// TestAPartWaitsForWhatIsNotWantedOrNotThere has a need that no part meets.
-func TestAPartWaitsForWhatIsNotWantedOrNotThere(t *testing.T) {
+// TestAPartWaitsForWhatIsNotWanted has a need that no part meets.
+func TestAPartWaitsForWhatIsNotWanted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.zone = false
@@ -87,11 +87,11 @@ func TestAPartWaitsForWhatIsNotWantedOrNotThere(t *testing.T) {
 	require.ErrorIs(t, named(p, "records").Err, external.ErrWaits)
 	require.Equal(t, []string{"Mailbox/post"}, w.ours())
 	p = w.pass()
-	named(p, "mail").Needs = []string{"zone", "post office"}
+	named(p, "mail").Needs = []string{"zone", "records"}
 	require.NoError(t, p.Plan(w.record(p)))
 	w.checks.Forget(w.uid)
 	p.Make(t.Context())
-	require.EqualError(t, named(p, "mail").Err, "waits for: zone, post office")
+	require.EqualError(t, named(p, "mail").Err, "waits for: zone, records")
 	require.True(t, p.Usable(named(p, "mail")), "it was made before")
 }
 

@@ -13,8 +13,16 @@ import (
 // longer among their things, in the reverse order. For each part that has such things it calls
 // free first. Its error says that something may still use them: they stay, and the error is Left
 // of the part. A part that fails holds up only the parts that it needs. The status must be written
-// afterwards, with [Pass.Merge].
+// afterwards, with [Pass.Merge]. In a pass that is wrong nothing is removed: the error of
+// [Pass.Validate] is Left of each part with such things.
 func (p *Pass) Prune(ctx context.Context, free func(ctx context.Context) error) {
+	if p.refuse(func(t *Part, wrong error) {
+		if len(t.obsolete(p.Recorded)) > 0 {
+			t.Left = wrong
+		}
+	}) {
+		return
+	}
 	for _, t := range slices.Backward(p.Parts) {
 		obsolete := t.obsolete(p.Recorded)
 		if len(obsolete) == 0 {
@@ -30,8 +38,12 @@ func (p *Pass) Prune(ctx context.Context, free func(ctx context.Context) error) 
 // gone. A part that fails holds up only the parts that it needs. The errors are joined, and each
 // names its part. A queue tries again after any of them, since no event says that a service has
 // changed. A part that waits is no error: Left of the part says what for. What is recorded
-// and of no part is an error. The status must be written afterwards, with [Pass.Merge].
+// and of no part is an error. The status must be written afterwards, with [Pass.Merge]. In a pass that
+// is wrong nothing is removed, and the error is that of [Pass.Validate].
 func (p *Pass) Teardown(ctx context.Context) (gone bool, err error) {
+	if err := p.Validate(); err != nil {
+		return false, err
+	}
 	var steps reconcile.Steps
 	var kinds []string
 	for _, t := range p.Parts {

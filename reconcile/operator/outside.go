@@ -60,10 +60,11 @@ func (w *work[T]) outside(object T) (pass *external.Pass, err error) {
 			err = &reconcile.PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
-	return &external.Pass{
+	pass = &external.Pass{
 		Parts: o.Parts(object), Recorded: *o.Things(object), Checks: w.checks,
 		UID: object.GetUID(), Version: strconv.FormatInt(object.GetGeneration(), 10),
-	}, nil
+	}
+	return pass, pass.Validate()
 }
 
 // make makes the parts of an object, which then shows what there is. It returns when a part is due.

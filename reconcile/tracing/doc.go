@@ -13,8 +13,11 @@
 // (the moment at which the log has it) through each agent to the requests that apply it.
 //
 // The parent of change and handle is a span that is never made; it only names the trace. A
-// sampler that follows its parent (ParentBased) takes that one as not sampled: use
-// TraceIDRatioBased, which decides by the id, and so the same in every process.
+// sampler that follows its parent takes that one as not sampled, and then there is no span
+// of a change, without any error. The SDK of OpenTelemetry does so by default: without a sampler,
+// and with OTEL_TRACES_SAMPLER unset or parentbased_..., it is ParentBased. Give the provider
+// TraceIDRatioBased (or OTEL_TRACES_SAMPLER=traceidratio), which decides by the id, and so the
+// same in every process; with the ratio 1 it takes all.
 //
 // With a Queue between a [Replica] and the passes, spans of passes are in traces of their own:
 // many changes may be one pass.

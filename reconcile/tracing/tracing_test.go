@@ -156,6 +156,18 @@ func TestAChangeIsOneTraceInServerAndReader(t *testing.T) {
 	})
 }
 
+// TestTheDefaultSamplerTakesNoChange: the package documentation says so, and what to use.
+func TestTheDefaultSamplerTakesNoChange(t *testing.T) {
+	t.Parallel()
+	for want, options := range map[int][]sdk.TracerProviderOption{0: nil, 1: {sdk.WithSampler(sdk.TraceIDRatioBased(1))}} {
+		exporter := tracetest.NewInMemoryExporter()
+		server := &statesync.Server{}
+		tracing.Server(sdk.NewTracerProvider(append(options, sdk.WithSyncer(exporter))...), server)
+		server.OnRead("eu", statesync.Page{Position: statesync.Position{Epoch: "e"}, Items: []statesync.Item{{Version: 1}}})
+		require.Len(t, exporter.GetSpans(), want)
+	}
+}
+
 // TestServerAndReaderSampleTheSameChanges by TraceIDRatioBased, with no word between them.
 func TestServerAndReaderSampleTheSameChanges(t *testing.T) {
 	t.Parallel()

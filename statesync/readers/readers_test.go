@@ -145,6 +145,26 @@ func program(t *testing.T, language string) statesynctest.ReaderProgram {
 	return replica()
 }
 
+// TestAReaderRefusesWhatIsNoURL: it would try for ever.
+func TestAReaderRefusesWhatIsNoURL(t *testing.T) {
+	t.Parallel()
+	need(t, "Python")
+	for _, url := range []string{"nonsense", "ftp://example.com", "https://"} {
+		program := exec.CommandContext(
+			t.Context(),
+			"python3",
+			"-c",
+			"import sys; from trueup_statesync import Reader; Reader(sys.argv[1], 'eu')",
+			url,
+		)
+		program.Dir = "python"
+		program.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+		output, err := program.CombinedOutput()
+		require.Error(t, err, url)
+		require.Contains(t, string(output), "ValueError: url: must be an http or https URL, such as https://control.example/sync")
+	}
+}
+
 // TestReadersOfEachLanguageConform prints how many do.
 func TestReadersOfEachLanguageConform(t *testing.T) {
 	t.Parallel()

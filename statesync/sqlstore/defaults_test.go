@@ -31,6 +31,14 @@ func with(dsn, setting, value string) string {
 	return dsn + "&" + setting + "=" + url.QueryEscape(value)
 }
 
+func TestAPostgreSQLThatIsTakenForAnotherIsNamed(t *testing.T) {
+	t.Parallel()
+	store := &sqlstore.Store{DB: connect(t, pgtest.NewDatabase(t)), Dialect: sqlstore.SQLite}
+	const want = "sqlstore: Store.Dialect: is SQLite, must be PostgreSQL: DB is a PostgreSQL "
+	require.ErrorContains(t, store.Migrate(t.Context()), want)
+	require.ErrorContains(t, store.Start(t.Context()), want)
+}
+
 func TestABatchSeesWhatTheOneBeforeItMovedUnderADefaultOfSerializable(t *testing.T) {
 	t.Parallel()
 	dsn := with(pgtest.NewDatabase(t), "default_transaction_isolation", "serializable")

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,17 +14,31 @@ var ErrNoBusyTimeout = errors.New(
 	"SQLite has no busy_timeout and writers fail with SQLITE_BUSY: open it with ?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate, or limit DB to one connection",
 )
 
-// opened returns ErrNoBusyTimeout for a SQLite of several connections that has none, and
-// logs what else makes its transactions fail or wait.
+// errUnfit is in the chain of an error about a database that can never do: Start returns it.
+var errUnfit = errors.New("another database is needed")
+
+// unfit is such an error, whose text is its own.
+type unfit struct{ error }
+
+func (unfit) Is(target error) bool { return target == errUnfit }
+
+// opened returns ErrNoBusyTimeout for a SQLite of several connections that has none, an errUnfit for a
+// database that is not of the Dialect, or of which each connection has its own, and logs what
+// else makes its transactions fail or wait.
 func (s *Store) opened(ctx context.Context) error {
-	if s.Dialect != SQLite {
-		return nil
-	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()
+	if s.Dialect != SQLite {
+		return s.fits(ctx, nil)
+	}
 	var journal string
 	if err := s.DB.QueryRowContext(ctx, `PRAGMA journal_mode`).Scan(&journal); err != nil {
-		return fmt.Errorf("journal_mode: %w", err)
+		return s.fits(ctx, fmt.Errorf("journal_mode: %w", err))
+	}
+	if journal == "memory" {
+		if err := s.oneMemory(ctx); err != nil {
+			return err
+		}
 	}
 	if journal != "wal" && journal != "memory" { // a database in memory has no other
 		s.logger().WarnContext(ctx, "SQLite makes readers and writers wait for each other",
@@ -46,6 +61,71 @@ func (s *Store) opened(ctx context.Context) error {
 	if deferred {
 		s.logger().WarnContext(ctx, "SQLite fails transactions that read before they write, whatever the busy_timeout",
 			slog.String("option", "txlock"), slog.String("is", "deferred"), slog.String("right", "_txlock=immediate"))
+	}
+	return nil
+}
+
+// fits returns an errUnfit if the database is of the other Dialect, and otherwise the error that
+// made it doubtful.
+func (s *Store) fits(ctx context.Context, doubt error) error {
+	type kind struct{ name, query string }
+	own, other := kind{"PostgreSQL", `SELECT current_setting('server_version')`}, kind{"SQLite", `SELECT sqlite_version()`}
+	if s.Dialect == SQLite {
+		own, other = other, own
+	}
+	var version string
+	if s.DB.QueryRowContext(ctx, own.query).Scan(&version) == nil || s.DB.QueryRowContext(ctx, other.query).Scan(&version) != nil {
+		return doubt // it is as stated, or does not answer
+	}
+	return unfit{fmt.Errorf("sqlstore: Store.Dialect: is %s, must be %s: DB is a %s %s", own.name, other.name, other.name, version)}
+}
+
+// oneMemory returns an errUnfit if two connections have databases of their own, as those to :memory: do:
+// then both can be its only writer at the same time.
+func (s *Store) oneMemory(ctx context.Context) (err error) {
+	if s.DB.Stats().MaxOpenConnections == 1 && s.readDB() == s.DB {
+		return nil
+	}
+	var conns []*sql.Conn
+	defer func() {
+		for _, conn := range conns {
+			err = errors.Join(err, conn.Close())
+		}
+	}()
+	second := s.DB
+	if s.DB.Stats().MaxOpenConnections == 1 {
+		second = s.readDB()
+	}
+	for _, db := range []*sql.DB{s.DB, second} {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		conns = append(conns, conn)
+	}
+	if _, err := conns[0].ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	var timeout int
+	busy := conns[1].QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&timeout)
+	if busy == nil {
+		_, busy = conns[1].ExecContext(ctx, `PRAGMA busy_timeout = 0`)
+	}
+	if busy == nil {
+		_, busy = conns[1].ExecContext(ctx, `BEGIN IMMEDIATE`)
+		if busy == nil {
+			_, err = conns[1].ExecContext(ctx, `ROLLBACK`)
+		}
+		_, reset := conns[1].ExecContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, timeout))
+		err = errors.Join(err, reset)
+	}
+	_, ended := conns[0].ExecContext(ctx, `ROLLBACK`)
+	switch err = errors.Join(err, ended); {
+	case err != nil:
+		return err
+	case busy == nil:
+		return unfit{errors.New("sqlstore: Store.DB: is a SQLite in memory of which each connection has its own, " +
+			"must have one connection (SetMaxOpenConns(1), no other ReadDB), or be a file")}
 	}
 	return nil
 }

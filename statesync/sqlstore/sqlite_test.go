@@ -156,6 +156,40 @@ func TestASQLiteWhoseWritersFailOnEachOtherIsRefused(t *testing.T) {
 	require.NoError(t, open("?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate", 0).Migrate(t.Context()))
 }
 
+// TestADatabaseThatCanNeverDoIsRefused: one in memory for each connection, and one of another kind.
+func TestADatabaseThatCanNeverDoIsRefused(t *testing.T) {
+	t.Parallel()
+	open := func(dsn string, connections int) *sql.DB {
+		db, err := sql.Open("sqlite", dsn)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		db.SetMaxOpenConns(connections)
+		return db
+	}
+	const memory = "file::memory:?_pragma=busy_timeout(5000)&_txlock=immediate"
+	for _, store := range []*sqlstore.Store{
+		{DB: open(memory, 0), Dialect: sqlstore.SQLite},
+		{DB: open(memory, 1), ReadDB: open(memory, 4), Dialect: sqlstore.SQLite},
+	} {
+		require.ErrorContains(
+			t,
+			store.Migrate(t.Context()),
+			"sqlstore: Store.DB: is a SQLite in memory of which each connection has its own, must",
+		)
+		require.ErrorContains(t, store.Start(t.Context()), "sqlstore: Store.DB: is a SQLite in memory of which each connection has its own, must")
+	}
+	shared := &sqlstore.Store{
+		DB: open("file:/"+t.Name()+"?vfs=memdb&_pragma=busy_timeout(5000)&_txlock=immediate", 0), Dialect: sqlstore.SQLite,
+	}
+	require.NoError(t, shared.Migrate(t.Context()))
+	require.NoError(t, shared.Migrate(t.Context()), "the look has left no lock")
+
+	other := &sqlstore.Store{DB: open("file:"+filepath.Join(t.TempDir(), "app.db"), 1), Dialect: sqlstore.PostgreSQL}
+	const want = "sqlstore: Store.Dialect: is PostgreSQL, must be SQLite: DB is a SQLite 3."
+	require.ErrorContains(t, other.Migrate(t.Context()), want)
+	require.ErrorContains(t, other.Start(t.Context()), want)
+}
+
 // TestASQLiteInMemoryIsNotWarnedAbout: it cannot be opened otherwise.
 func TestASQLiteInMemoryIsNotWarnedAbout(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ func (s *Store) Start(ctx context.Context) error {
 	if err := s.ready(); err != nil {
 		return err
 	}
-	if err := s.opened(ctx); errors.Is(err, ErrNoBusyTimeout) {
+	if err := s.opened(ctx); errors.Is(err, ErrNoBusyTimeout) || errors.Is(err, errUnfit) {
 		return err
 	} else if err != nil && ctx.Err() == nil {
 		s.logger().WarnContext(ctx, "options of the database cannot be read", slog.Any("error", err))

@@ -18,7 +18,10 @@ func TestNothingIsMadeOutsideThatIsNotRecorded(t *testing.T) {
 	app := &v1alpha1.Application{}
 	p := &pass{
 		subject: subject{app: app, write: func(context.Context, func(*v1alpha1.ApplicationStatus)) error { return nil }},
-		outside: outside.Pass{Parts: []*outside.Part{{Wanted: true, Things: things(bucket)}}},
+		outside: outside.Pass{Parts: []*outside.Part{{
+			Name: "storage", Wanted: true, Kinds: []string{string(v1alpha1.KindBucket)}, Things: things(bucket),
+			Delete: func(context.Context, outside.Thing) error { return nil },
+		}}},
 	}
 	require.ErrorContains(t, p.plan(t.Context()), "record what is made outside: the object has changed meanwhile")
 	p.subject.write = func(_ context.Context, change func(*v1alpha1.ApplicationStatus)) error {

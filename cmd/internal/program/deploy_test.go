@@ -34,7 +34,7 @@ func (h habit) base(t *testing.T, path, name string, flags ...string) string {
 	dir := filepath.Join(bases, name)
 	upToDate(t, dir, map[string]string{"kustomization.yaml": baseText, "manifests.yaml": "# Made by: make generate\n" + stdout})
 	if h.name != "agentjob" { // it has a chart of its own
-		upToDate(t, filepath.Join(charts, name), h.chart(t, name, stdout))
+		upToDate(t, filepath.Join(charts, name), h.chart(t, path, name, stdout))
 	}
 	return dir
 }

@@ -72,6 +72,9 @@ func Run(ctx context.Context, command *cobra.Command, args []string, stdout, std
 	versionFlag(command)
 	command.SetFlagErrorFunc(func(called *cobra.Command, err error) error {
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			if wrong := wrongBefore(called); wrong != nil {
+				return wrong
+			}
 			return unknownFlag(called, unknown)
 		}
 		if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {

@@ -2,6 +2,7 @@ package program
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,34 @@ func NoArgs(command *cobra.Command, args []string) error {
 			}
 		})
 	}
-	return Usagef("%s%s", text, meant(command.SuggestionsFor(args[0])))
+	return Usagef("%s%s", text, meant(nearCommands(command, args[0])))
+}
+
+// nearCommands returns the subcommands that a word may have been meant for.
+func nearCommands(command *cobra.Command, word string) (near []string) {
+	most := 2
+	if len(word) < 5 {
+		most = 1 // else most short words are near
+	}
+	for _, sub := range command.Commands() {
+		known := slices.ContainsFunc(append([]string{sub.Name()}, sub.Aliases...), func(name string) bool {
+			return distance(word, name) <= most || len(word) > 2 && strings.HasPrefix(name, word)
+		})
+		if known && sub.IsAvailableCommand() {
+			near = append(near, sub.Name())
+		}
+	}
+	return near
+}
+
+// wrongBefore returns the error about the words that stand before a flag which the command does not
+// have: of "dif -f shop" the word is wrong, and the flag is that of the command which was meant.
+func wrongBefore(command *cobra.Command) error {
+	words := command.Flags().Args()
+	if !command.HasAvailableSubCommands() || len(words) == 0 || command.Args == nil {
+		return nil
+	}
+	return command.Args(command, words)
 }
 
 // unknownFlag says which flag of the command may have been meant.

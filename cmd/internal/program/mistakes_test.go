@@ -23,6 +23,12 @@ func TestAMistypedWordIsToldWhatMayHaveBeenMeant(t *testing.T) {
 		"unknown flag: --listening":                                        {"manifests", "--listening"},
 		"unknown flag: --lissen, is it --listen?":                          {"manifests", "--lissen", ":1"},
 		"unknown shorthand flag: 'x' in -x":                                {"-x"},
+		`unknown command "manifsets" for "tool", is it manifests?`:         {"manifsets"},
+		`unknown command "gt" for "tool", is it get?`:                      {"gt", "-f", "shop"},
+		`unknown command "manifsts" for "tool", is it manifests?`:          {"manifsts", "--loud", "more"},
+		`unknown command "man1" for "tool", is it man?`:                    {"man1", "--kubecfg"},
+		`unknown command "zzz" for "tool"`:                                 {"zzz", "-x"},
+		`unknown command "lst" for "tool get", is it list?`:                {"get", "lst", "-x"},
 		`unknown command "manifest" for "tool", is it manifests?`:          {"manifest"},
 		`unknown command "false" for "tool", must be --wake=false`:         {"--wake", "false"},
 		`unknown command "true" for "tool manifests", must be --loud=true`: {"manifests", "--loud", "true"},
@@ -38,7 +44,9 @@ func TestAMistypedWordIsToldWhatMayHaveBeenMeant(t *testing.T) {
 		manifests := &cobra.Command{Use: "manifests", Args: program.NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
 		manifests.Flags().Bool("loud", false, "")
 		manifests.Flags().String("listen", "", "")
-		command.AddCommand(manifests)
+		get := &cobra.Command{Use: "get"}
+		get.AddCommand(&cobra.Command{Use: "list", RunE: func(*cobra.Command, []string) error { return nil }})
+		command.AddCommand(manifests, get)
 		var out, err bytes.Buffer
 		require.Equal(t, program.ExitUsage, program.Run(t.Context(), command, args, &out, &err), want)
 		require.Equal(t, "tool: "+want+"\n", err.String())

@@ -55,7 +55,7 @@ func run(ctx context.Context, root string, to names) error {
 	if err := generate(ctx, root); err != nil {
 		return err
 	}
-	fmt.Println("The code of the .proto files is generated. Next: make tidy, make lint, make test.")
+	fmt.Println("The code of the .proto files is generated. Next: name people in .github/CODEOWNERS, make tidy, make lint, make test.")
 	return nil
 }
 
@@ -75,16 +75,20 @@ func generate(ctx context.Context, root string) error {
 
 // A module of a major above 1 would have the major at its end, and all that imports it.
 var (
-	modulePath = regexp.MustCompile(`^[a-z0-9.-]+\.[a-z]+(/[A-Za-z0-9][A-Za-z0-9._-]*)+$`)
-	imagesPath = regexp.MustCompile(`^[a-z0-9.:-]+(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`)
-	moduleLine = regexp.MustCompile(`(?m)^module (\S+)$`)
-	imagesLine = regexp.MustCompile(`(?m)^REPO \?= (\S+)$`)
+	majorVersion = regexp.MustCompile(`/v[0-9]+$`)
+	modulePath   = regexp.MustCompile(`^[a-z0-9.-]+\.[a-z]+(/[A-Za-z0-9][A-Za-z0-9._-]*)+$`)
+	imagesPath   = regexp.MustCompile(`^[a-z0-9.:-]+(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`)
+	moduleLine   = regexp.MustCompile(`(?m)^module (\S+)$`)
+	imagesLine   = regexp.MustCompile(`(?m)^REPO \?= (\S+)$`)
 )
 
 // check fills in the repository of the images, and returns an error for names that cannot be.
 func (to *names) check() error {
 	if !modulePath.MatchString(to.module) {
 		return fmt.Errorf("-module: is %q, must be a path like github.com/acme/trueup", to.module)
+	}
+	if majorVersion.MatchString(to.module) {
+		return fmt.Errorf("-module: is %q, must not end in a major version: the modules are below 2", to.module)
 	}
 	if to.images == "" {
 		path, hub := strings.CutPrefix(to.module, "github.com/")
@@ -120,6 +124,9 @@ func now(root string) (names, error) {
 	return found, nil
 }
 
+// owner returns the account of a module, or what stands in its place on another host.
+func owner(module string) string { return strings.Split(module, "/")[1] }
+
 // rename changes the files below root, and returns the names of those that changed.
 func rename(root string, to names) (changed []string, err error) {
 	if err := to.check(); err != nil {
@@ -131,6 +138,7 @@ func rename(root string, to names) (changed []string, err error) {
 	}
 	// One pass: a new name that contains the other old one is not changed twice.
 	replace := strings.NewReplacer(from.module, to.module, from.images, to.images)
+	owners := strings.NewReplacer("@"+owner(from.module), "@"+owner(to.module))
 	built := []string{filepath.Join(root, "bin"), filepath.Join(root, "dist")}
 	err = filepath.WalkDir(root, func(path string, file fs.DirEntry, err error) error {
 		if err != nil {
@@ -150,6 +158,9 @@ func rename(root string, to names) (changed []string, err error) {
 			return err
 		}
 		result := []byte(replace.Replace(string(text)))
+		if path == filepath.Join(root, ".github", "CODEOWNERS") {
+			result = []byte(owners.Replace(string(text)))
+		}
 		if bytes.Equal(text, result) || bytes.IndexByte(text, 0) >= 0 {
 			return nil
 		}

@@ -62,7 +62,10 @@ func TestNothingHasTheOldName(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, len(changed), 1000)
 	owner := strings.Split(before.module, "/")[1]
-	require.Empty(t, left(t, root, before.module, before.images, owner+"/"))
+	require.Empty(t, left(t, root, before.module, before.images, owner+"/", "@"+owner))
+	reviewers, err := os.ReadFile(filepath.Join(root, ".github", "CODEOWNERS"))
+	require.NoError(t, err)
+	require.Contains(t, string(reviewers), "@Acme")
 	after, err := now(root)
 	require.NoError(t, err)
 	require.Equal(t, names{"github.com/Acme/trueup", "ghcr.io/acme/trueup"}, after)
@@ -98,6 +101,7 @@ func TestNamesThatCannotBeAreRefused(t *testing.T) {
 	}{
 		{names{}, `-module: is "", must be a path like github.com/acme/trueup`},
 		{names{module: "https://github.com/acme/trueup"}, `-module: is "https://`},
+		{names{module: "github.com/acme/trueup/v2"}, `-module: is "github.com/acme/trueup/v2", must not end in a major version`},
 		{names{module: "trueup"}, `-module: is "trueup"`},
 		{names{module: "example.com/trueup"}, "-images: is required, such as registry.example.com/team/trueup: example.com/trueup is not"},
 		{names{module: "github.com/acme/trueup", images: "ghcr.io/Acme"}, `-images: is "ghcr.io/Acme", must be like`},

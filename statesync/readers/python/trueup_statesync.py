@@ -138,6 +138,8 @@ class Copy:
 class Reader:
     def __init__(self, url, scope, token="", patience=10.0):
         self.url, self.token, self.patience = urllib.parse.urlsplit(url), token, patience
+        if self.url.scheme not in ("http", "https") or not self.url.hostname:
+            raise ValueError("url: must be an http or https URL, such as https://control.example/sync")
         self.path = f"{self.url.path.rstrip('/')}/scopes/{urllib.parse.quote(scope, safe='')}/items?"
         self.copy, self.end, self.bound = Copy(), None, 60.0
         self.ended = lambda end: None  # called after each stream, with the reason

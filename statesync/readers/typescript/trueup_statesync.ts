@@ -183,6 +183,7 @@ export class Reader {
 
   /** patience is how long to wait for a stream's header, in milliseconds. */
   constructor(url: string, scope: string, token = "", patience = 10_000) {
+    if (!/^https?:\/\/[^/]/.test(url)) throw new TypeError("url: must be an http or https URL, such as https://control.example/sync");
     this.path = `${url.replace(/\/+$/, "")}/scopes/${encodeURIComponent(scope)}/items?`;
     this.headers = token ? { Authorization: `Bearer ${token}` } : {};
     this.patience = patience;

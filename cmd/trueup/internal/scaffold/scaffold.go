@@ -137,8 +137,8 @@ func (p Project) Files() (map[string]string, error) {
 			return fmt.Errorf("%s: has [[.%s]], which no value replaces", name, unknown)
 		}
 		to := strings.TrimSuffix(strings.TrimPrefix(name, "templates/"), ".tmpl")
-		if to == "gitignore" {
-			to = ".gitignore" // go:embed leaves out what begins with a dot
+		if to == "gitignore" || to == "dockerignore" {
+			to = "." + to // go:embed leaves out what begins with a dot
 		}
 		files[to] = text
 		return nil
@@ -171,10 +171,10 @@ func (p Project) Write(folder string) error {
 	}
 	for name, content := range files {
 		file := filepath.Join(folder, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // sources, as git writes them
 			return err
 		}
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil { //nolint:gosec // sources, as git writes them
 			return err
 		}
 	}

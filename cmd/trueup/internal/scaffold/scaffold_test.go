@@ -24,7 +24,7 @@ func TestWhatIsWrittenIsOfTheKind(t *testing.T) {
 	files, err := scaffold.Project{Module: "example.org/team/proxies/v2", Kind: "Proxy", Group: "net.example.org", Version: "v0.3.0"}.Files()
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		".gitignore", "Dockerfile", "README.md", "children.go", "deploy/crd.yaml", "deploy/operator.yaml", "deploy/rbac.yaml",
+		".dockerignore", ".gitignore", "Dockerfile", "README.md", "children.go", "deploy/crd.yaml", "deploy/operator.yaml", "deploy/rbac.yaml",
 		"go.mod", "main.go",
 		"operator_test.go", "rights_test.go", "simulated_test.go", "types.go",
 	}, slices.Sorted(maps.Keys(files)))
@@ -115,7 +115,20 @@ func TestAFolderWithAnythingIsLeftAlone(t *testing.T) {
 	require.NoError(t, p.Write(dir), "it is empty")
 	before, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.ErrorContains(t, p.Write(dir), dir+" has .gitignore, must be empty or not be there")
+	for path, mode := range map[string]os.FileMode{"main.go": 0o644, "deploy": 0o755, "deploy/crd.yaml": 0o644} {
+		other := filepath.Join(t.TempDir(), "other")
+		if mode&0o111 != 0 {
+			require.NoError(t, os.Mkdir(other, mode))
+		} else {
+			require.NoError(t, os.WriteFile(other, nil, mode))
+		}
+		want, err := os.Stat(other) // minus the umask
+		require.NoError(t, err)
+		got, err := os.Stat(filepath.Join(dir, path))
+		require.NoError(t, err)
+		require.Equal(t, want.Mode(), got.Mode(), path)
+	}
+	require.ErrorContains(t, p.Write(dir), dir+" has .dockerignore, must be empty or not be there")
 	file := filepath.Join(dir, "main.go")
 	require.ErrorContains(t, p.Write(file), "FOLDER: ")
 	after, err := os.ReadDir(dir)
@@ -131,7 +144,9 @@ func TestANewOperatorBuildsAndPassesItsTests(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
-	dir := filepath.Join(t.TempDir(), "sites")
+	above := t.TempDir()
+	require.NoError(t, os.Symlink(root, filepath.Join(above, "trueup"))) // a clone beside it
+	dir := filepath.Join(above, "sites")
 	require.NoError(t, scaffold.Project{Module: "example.org/sites", Kind: "Site", Group: "sites.example.org"}.Write(dir))
 	run := func(args ...string) string {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
@@ -142,7 +157,7 @@ func TestANewOperatorBuildsAndPassesItsTests(t *testing.T) {
 		return string(out)
 	}
 	for _, module := range scaffold.Modules {
-		run("mod", "edit", "-replace", module+"="+filepath.Join(root, strings.TrimPrefix(module, scaffold.Modules[0])))
+		run("mod", "edit", "-replace", module+"="+filepath.Join("..", "trueup", strings.TrimPrefix(module, scaffold.Modules[0])))
 	}
 	run("mod", "tidy")
 	run("vet", "./...")
@@ -150,4 +165,17 @@ func TestANewOperatorBuildsAndPassesItsTests(t *testing.T) {
 	for _, test := range []string{"TestOnARealKubernetes", "TestInASimulatedWorld", "TestTheRoleIsWhatTheOperatorNeeds"} {
 		require.Contains(t, out, "--- PASS: "+test)
 	}
+
+	// What the Dockerfile builds does not see the clone.
+	text, err := os.ReadFile(filepath.Join(dir, "Dockerfile"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "go mod vendor")
+	require.Contains(t, string(text), "CGO_ENABLED=0 go build -trimpath -o /sites .")
+	run("mod", "vendor")
+	alone := filepath.Join(t.TempDir(), "src")
+	require.NoError(t, os.Rename(dir, alone))
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", filepath.Join(t.TempDir(), "sites"), ".")
+	build.Dir, build.Env = alone, append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
+	built, err := build.CombinedOutput()
+	require.NoError(t, err, string(built))
 }

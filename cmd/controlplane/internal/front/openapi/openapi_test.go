@@ -312,6 +312,9 @@ Every route with its parameters, and the codes of its errors. The control plane 
 examples as an OpenAPI 3.1 document at ` + "`/openapi.json`" + `, without a credential. Generated; see
 ` + "`cmd/controlplane/internal/front/openapi`" + `.
 
+The paths of the tables are below ` + "`" + adminapi.Prefix + "`" + `: ` + "`clusters`" + ` is ` + "`GET " + adminapi.Prefix + "clusters`" + `. One that begins with
+` + "`/`" + ` is whole.
+
 Administrators send ` + "`Authorization: Bearer`" + ` with a token of ` + "`--admin-token-file`" + ` or an ID token of
 ` + "`--oidc-issuer`" + `, agents with theirs. A list answers a part: at most ` + "`limit`" + ` items, and ` + "`next`" + ` if more
 follow, which is the ` + "`after`" + ` of the next request.
@@ -360,8 +363,7 @@ A token has a role; see [the runbook](runbooks.md#the-tokens-of-the-administrato
 				strings.Join(members(route.Operation.Body), ", "), answers(route), strings.Join(errs, "; "))
 		}
 	}
-	b.WriteString("\nPaths without a leading `/` are below `" + adminapi.Prefix + "`. The calls of `ctrl.v1.ClusterService` are in\n" +
-		"`cmd/api/ctrl/v1`, and in the document.\n")
+	b.WriteString("\nThe calls of `ctrl.v1.ClusterService` are in `cmd/api/ctrl/v1`, and in the document.\n")
 	return []byte(b.String())
 }
 

@@ -152,6 +152,8 @@ for (const width of [375, 768, 1280]) {
 			await login(page);
 			await page.getByRole("status").filter({ hasText: "live" }).waitFor();
 			assert.ok(await overflow(page) <= 0, "the page overflows");
+			const { height } = await page.locator(".as-of").boundingBox();
+			assert.ok(height < 40, `the time of the page is ${height} px high: it is squeezed to several lines`);
 			const [ground, ink] = await page.evaluate(() => {
 				const style = getComputedStyle(document.body);
 				return [style.backgroundColor, style.color].map((c) => c.match(/\d+/g).slice(0, 3).reduce((sum, n) => sum + Number(n), 0) / 3);

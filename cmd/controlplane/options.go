@@ -284,6 +284,9 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 				if err := database.Ping(ctx); err != nil {
 					// The error may name paths; the log has it.
 					connections.WarnContext(ctx, "database is not ready", slog.Any("error", err))
+					if errors.Is(err, db.ErrReadOnly) {
+						return db.ErrReadOnly
+					}
 					return errors.New("cannot be read")
 				}
 				return nil

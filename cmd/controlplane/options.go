@@ -139,7 +139,8 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	database, err := o.openDatabase(ctx)
+	program.Starting(ctx, logger, slog.Any("administrators", tokens.Labels(admins.Admins())))
+	database, err := o.awaitDatabase(ctx, logger, tlsConfig)
 	if err != nil {
 		return err
 	}
@@ -189,6 +190,8 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	}
 	if err := clusterStore.KnowKeys(ctx); errors.Is(err, clusters.ErrNewKeyFirst) || errors.Is(err, clusters.ErrKeyMissing) {
 		return wrong("var-group-keys-file", "%w", err)
+	} else if errors.Is(err, db.ErrFull) {
+		return fmt.Errorf("note the keys of var groups: %w: free space there, then start again", err)
 	} else if err != nil {
 		return err
 	}
@@ -297,13 +300,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	if groups != nil {
 		group.Members = append(group.Members, reconcile.Member{Name: "groups of administrators", Starter: groups})
 	}
-	return program.Start(
-		ctx,
-		logger,
-		&group,
-		slog.String("database", database.Name()),
-		slog.Any("administrators", tokens.Labels(admins.Admins())),
-	)
+	return program.Started(ctx, logger, &group)
 }
 
 // exportAudit has the entries of the audit written where --audit-log says.

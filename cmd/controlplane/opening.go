@@ -18,12 +18,13 @@ const openPatience = 3 * time.Second
 
 // awaitDatabase opens the database, and waits until it can be read: a migration of another replica, or a dump, may
 // have locked it. Meanwhile /healthz is 200, so that nothing ends the program while it waits, and all else 503.
-func (o options) awaitDatabase(ctx context.Context, logger *slog.Logger, tlsConfig *tls.Config) (*db.Database, error) {
+// starting is called before anything is logged, and not for a database that cannot be opened at all.
+func (o options) awaitDatabase(ctx context.Context, logger *slog.Logger, tlsConfig *tls.Config, starting func()) (*db.Database, error) {
 	waiting, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		o.serveWaiting(waiting, logger, tlsConfig)
+		o.serveWaiting(waiting, logger, tlsConfig, starting)
 	}()
 	// Afterwards the address is free.
 	defer func() { stop(); <-ended }()
@@ -31,9 +32,12 @@ func (o options) awaitDatabase(ctx context.Context, logger *slog.Logger, tlsConf
 	if err != nil {
 		return nil, err
 	}
-	if err := database.Ping(ctx); ctx.Err() != nil {
+	err = database.Ping(ctx)
+	if ctx.Err() != nil {
 		return nil, errors.Join(err, database.Close())
-	} else if err != nil {
+	}
+	starting()
+	if err != nil {
 		// It is served as it is: /readyz has the check.
 		logger.WarnContext(ctx, "database is not ready", slog.Any("error", err))
 	}
@@ -42,12 +46,13 @@ func (o options) awaitDatabase(ctx context.Context, logger *slog.Logger, tlsConf
 }
 
 // serveWaiting says that the program waits, if it still does after a moment, and listens until ctx ends.
-func (o options) serveWaiting(ctx context.Context, logger *slog.Logger, tlsConfig *tls.Config) {
+func (o options) serveWaiting(ctx context.Context, logger *slog.Logger, tlsConfig *tls.Config, starting func()) {
 	select {
 	case <-ctx.Done():
 		return
 	case <-time.After(openPatience):
 	}
+	starting()
 	logger.WarnContext(ctx, "waiting for the database: it cannot be reached, or another program has locked its tables")
 	handler := (&adminapi.API{Logger: logger}).Answer(func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Retry-After", "1")

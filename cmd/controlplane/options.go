@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -139,8 +140,9 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	program.Starting(ctx, logger, slog.Any("administrators", tokens.Labels(admins.Admins())))
-	database, err := o.awaitDatabase(ctx, logger, tlsConfig)
+	database, err := o.awaitDatabase(ctx, logger, tlsConfig, sync.OnceFunc(func() {
+		program.Starting(ctx, logger, slog.Any("administrators", tokens.Labels(admins.Admins())))
+	}))
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,31 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 	command.AddCommand(newManifestsCommand(), newBackupCommand(), newRestoredCommand())
 	command.AddCommand(remote.Commands()...)
 	program.Bind(command, envPrefix, lookupEnv)
+	bound := command.PersistentPreRunE
+	command.PersistentPreRunE = func(c *cobra.Command, args []string) error {
+		if err := guessed(c, lookupEnv); err != nil {
+			return err
+		}
+		return bound(c, args)
+	}
 	return command
+}
+
+// guessed returns an error for a variable that would have a token, which is in a file instead. Its value is not
+// repeated.
+func guessed(c *cobra.Command, lookupEnv func(string) (string, bool)) error {
+	right := ""
+	for _, flag := range []string{"token-file", "admin-token-file"} {
+		if right == "" && c.Flags().Lookup(flag) != nil {
+			right = envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+		}
+	}
+	for _, name := range []string{"TOKEN", "TOKENS", "ADMIN_TOKEN", "ADMIN_TOKENS"} {
+		if value, _ := lookupEnv(envPrefix + name); value != "" && right != "" {
+			return program.Usagef("%s: is set, but tokens are in files: unset it, and set %s to the name of a file", envPrefix+name, right)
+		}
+	}
+	return nil
 }
 
 func (o *options) auditLogFlag(flags *pflag.FlagSet, usage string) {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -139,7 +140,9 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	database, err := o.openDatabase(ctx)
+	database, err := o.awaitDatabase(ctx, logger, tlsConfig, sync.OnceFunc(func() {
+		program.Starting(ctx, logger, slog.Any("administrators", tokens.Labels(admins.Admins())))
+	}))
 	if err != nil {
 		return err
 	}
@@ -189,6 +192,8 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	}
 	if err := clusterStore.KnowKeys(ctx); errors.Is(err, clusters.ErrNewKeyFirst) || errors.Is(err, clusters.ErrKeyMissing) {
 		return wrong("var-group-keys-file", "%w", err)
+	} else if errors.Is(err, db.ErrFull) {
+		return fmt.Errorf("note the keys of var groups: %w: free space there, then start again", err)
 	} else if err != nil {
 		return err
 	}
@@ -284,6 +289,9 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 				if err := database.Ping(ctx); err != nil {
 					// The error may name paths; the log has it.
 					connections.WarnContext(ctx, "database is not ready", slog.Any("error", err))
+					if errors.Is(err, db.ErrReadOnly) {
+						return db.ErrReadOnly
+					}
 					return errors.New("cannot be read")
 				}
 				return nil
@@ -294,13 +302,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	if groups != nil {
 		group.Members = append(group.Members, reconcile.Member{Name: "groups of administrators", Starter: groups})
 	}
-	return program.Start(
-		ctx,
-		logger,
-		&group,
-		slog.String("database", database.Name()),
-		slog.Any("administrators", tokens.Labels(admins.Admins())),
-	)
+	return program.Started(ctx, logger, &group)
 }
 
 // exportAudit has the entries of the audit written where --audit-log says.

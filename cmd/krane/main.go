@@ -81,6 +81,7 @@ func (o options) agent(log io.Writer) (*agent.Agent, error) {
 func manifestsCommand() *cobra.Command {
 	var m manifests.Manifests
 	c := program.ManifestsCommand("Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", &m)
+	c.Long = c.Short + needs
 	program.ImageFlag(c.Flags(), &m.Image, "krane")
 	c.Flags().StringVar(&m.ControlURL, "control-url", "", "URL of the control plane; required")
 	program.Variable(c.Flags(), "control-url", config.Variable("control.url"))
@@ -133,6 +134,19 @@ func settings() []program.Setting {
 	}
 	return all
 }
+
+// needs is what an agent needs of its cluster.
+const needs = `
+
+The cluster needs:
+  Cilium, with the kind CiliumNetworkPolicy of cilium.io/v2: without it nothing is
+  applied, and "controlplane get region" says so in its problems;
+  the RuntimeClass gvisor, or the one that KRANE_RUNTIME_CLASS names;
+  the StorageClass ebs-csi-gp3, or the one that KRANE_STORAGE_CLASS_NAME names, for
+  deployments with storage;
+  nodes with the label node-class=untrusted, on which the pods run. They may have the
+  taint node-class=untrusted:NoSchedule, which the pods tolerate;
+  what sends requests to the pods in the namespace frontline: no other may.`
 
 const help = `Follow the streams of the control plane, make this cluster match them, and
 report what runs.

@@ -28,13 +28,14 @@ func invalid(err error) error {
 
 // Retryable reports whether the same transaction may succeed when it is run again from
 // its beginning: after a deadlock, a serialisation failure, a lock timeout, a lost
-// connection, a stop or start of the server. A lost connection may have committed.
+// connection, a stop or start of the server, a connection to a server that has become
+// read-only, as the primary of before a failover. A lost connection may have committed.
 func Retryable(err error) bool {
 	var postgres interface{ SQLState() string }
 	if errors.As(err, &postgres) {
 		code := postgres.SQLState()
 		switch code {
-		case "40001", "40P01", "55P03", "25P03", "57P01", "57P02", "57P03":
+		case "40001", "40P01", "55P03", "25006", "25P03", "57P01", "57P02", "57P03":
 			return true
 		}
 		return len(code) == 5 && code[:2] == "08"

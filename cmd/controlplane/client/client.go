@@ -55,6 +55,8 @@ type Request struct {
 	Query url.Values
 	// Body is sent as JSON. Nil: there is none. A [json.RawMessage] is sent as it is.
 	Body any
+	// Status gets the HTTP status of a success, 202 of a request that waits for a second person. Nil: it is not wanted.
+	Status *int
 }
 
 // Error is an answer that is not a success, or not one of a control plane.
@@ -158,6 +160,9 @@ func (c *Client) send(ctx context.Context, method, path string, request Request)
 		return nil, &Error{Status: response.StatusCode}
 	case len(text) > maxAnswer:
 		return nil, fmt.Errorf("answer to %s %s: has more than %d bytes", method, path, maxAnswer)
+	}
+	if request.Status != nil {
+		*request.Status = response.StatusCode
 	}
 	if response.StatusCode == http.StatusNoContent {
 		return nil, nil

@@ -37,7 +37,17 @@ type Starter interface {
 
 // Start runs the starter, after a line with the version, and logs its end.
 func Start(ctx context.Context, logger *slog.Logger, starter Starter, attrs ...slog.Attr) error {
+	Starting(ctx, logger, attrs...)
+	return Started(ctx, logger, starter)
+}
+
+// Starting logs the line with the version. It is for a program that has to wait before it can run: [Started] follows.
+func Starting(ctx context.Context, logger *slog.Logger, attrs ...slog.Attr) {
 	logger.LogAttrs(ctx, slog.LevelInfo, "starting", append([]slog.Attr{slog.String("version", Version())}, attrs...)...)
+}
+
+// Started runs the starter, and logs its end.
+func Started(ctx context.Context, logger *slog.Logger, starter Starter) error {
 	defer logger.InfoContext(ctx, "stopped")
 	return starter.Start(ctx)
 }

@@ -77,7 +77,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	streams := &streams{contact: contact, metrics: m, logger: a.Logger, problems: problems}
 	repairs := &repairer{registry: registry}
 	parts := newParts(metadata, typed.Discovery(), cell.Region, a.Logger, repairs.drifted)
-	m.contested = parts.contested
+	m.contested, problems.kinds = parts.contested, parts.unserved
 
 	reports := &reporter{
 		client: client, breakers: &breaker.Set{OnChange: m.breaker, Pause: periods.Pause}, metrics: m, logger: a.Logger,

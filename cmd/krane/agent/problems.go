@@ -23,12 +23,16 @@ const (
 type problems struct {
 	// changed is called when there are others than before. Required.
 	changed func()
+	// kinds are those that cannot be seen. Required.
+	kinds func() []*ctrlv1.Problem
 
 	mu sync.Mutex
 	of map[string]string // by resource
 }
 
-func newProblems() *problems { return &problems{of: map[string]string{}, changed: func() {}} }
+func newProblems() *problems {
+	return &problems{of: map[string]string{}, changed: func() {}, kinds: func() []*ctrlv1.Problem { return nil }}
+}
 
 // item takes in a pass over one item.
 func (p *problems) item(pass reconcile.KeyPass[statesync.Key]) {
@@ -81,8 +85,9 @@ func (p *problems) keep(collection stream.Collection, wanted map[statesync.Key]s
 	}
 }
 
-// report returns the first problems by resource, as they are reported.
+// report returns the kinds that cannot be seen, and then the first problems by resource, as they are reported.
 func (p *problems) report() (list []*ctrlv1.Problem) {
+	list = p.kinds()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, resource := range slices.Sorted(maps.Keys(p.of)) {

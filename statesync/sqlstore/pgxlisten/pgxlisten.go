@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"time"
 
@@ -61,7 +62,10 @@ func listen(ctx context.Context, conn *pgx.Conn, channels []string, listening fu
 	}
 }
 
-// silence is how long a connection may be silent before it is pinged, and answer how
+// errReadOnly has the caller listen on another connection.
+var errReadOnly = errors.New("the connection is read-only: its server is not the primary, or not now")
+
+// silence is how long a connection may be silent before it is asked, and answer how
 // long that may take.
 const (
 	silence = 30 * time.Second
@@ -69,7 +73,7 @@ const (
 )
 
 // wait returns the next notification, or nil if there was none for a while and the
-// server is still up.
+// server is still up and writable.
 func wait(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	limited, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
@@ -79,5 +83,13 @@ func wait(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	}
 	asked, cancel := context.WithTimeout(ctx, answer)
 	defer cancel()
-	return nil, conn.Ping(asked)
+	// After a failover the connection may lead to the primary of before, which announces nothing.
+	var readOnly string
+	if err := conn.QueryRow(asked, "SHOW transaction_read_only").Scan(&readOnly); err != nil {
+		return nil, err
+	}
+	if readOnly == "on" {
+		return nil, errReadOnly
+	}
+	return nil, nil
 }

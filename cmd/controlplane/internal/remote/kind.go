@@ -27,6 +27,8 @@ type kind struct {
 	columns [][2]string
 	// key are the members that name an item of the list.
 	key []string
+	// printed are the members that get shows beside those that put takes: put leaves them out.
+	printed []string
 	// times is true if the table has times as they are, and not their ages.
 	times bool
 }
@@ -44,6 +46,11 @@ func kinds() []kind {
 		{
 			name: "cluster", plural: "clusters", path: cluster, words: []string{"CLUSTER_ID"}, list: "clusters", member: "clusters",
 			key: []string{"cluster_id"},
+			printed: []string{
+				"approved_deletions", "cluster_id", "created_at", "epoch", "generation", "held_deletions", "last_pull_at", "last_pull_version",
+				"last_report_at", "lb_size_units", "previous_token_until", "reported_epoch", "reported_error_class", "reported_generation",
+				"reported_message", "services", "standings", "token_until",
+			},
 			columns: [][2]string{
 				{"ID", "cluster_id"},
 				{"REGION", "region"},
@@ -56,7 +63,8 @@ func kinds() []kind {
 		},
 		{
 			name: "project", plural: "projects", path: project, words: []string{"PROJECT_ID"}, list: "projects", member: "projects",
-			key: []string{"project_id"},
+			key:     []string{"project_id"},
+			printed: []string{"deleted", "namespace"},
 			columns: [][2]string{
 				{"ID", "project_id"},
 				{"WORKSPACE", "workspace_slug"},
@@ -81,6 +89,7 @@ func kinds() []kind {
 		{
 			name: "var-group", plural: "var-groups", path: varGroup, words: []string{"PROJECT_ID", "VAR_GROUP_ID"},
 			list: project + "/var-groups", member: "var_groups", key: []string{"var_group_id"},
+			printed: []string{"checksum", "project_id", "services", "var_group_id"},
 			columns: [][2]string{{"ID", "var_group_id"}, {"NAME", "name"}, {"ENVIRONMENT", "environment"}},
 		},
 		{
@@ -90,6 +99,10 @@ func kinds() []kind {
 		{
 			name: "region", plural: "regions", path: region, words: []string{"REGION_ID"}, list: "regions", member: "regions",
 			key: []string{"region_id"},
+			printed: []string{
+				"approved_deletions", "cell_id", "heartbeat_at", "held_deletions", "log_epoch", "log_head", "previous_token_until", "problems",
+				"region_id", "resources", "silent", "token_until",
+			},
 			columns: [][2]string{
 				{"ID", "region_id"},
 				{"NAME", "name"},

@@ -171,13 +171,32 @@ func (o *options) ask(command *cobra.Command, method, path string, request clien
 		return err
 	}
 	var answer json.RawMessage
+	var status int
+	request.Status = &status
 	if err := c.Do(command.Context(), method, path, request, &answer); err != nil {
-		return err
+		return explained(err)
 	}
 	if len(answer) == 0 { // 204, of a removal
 		answer = json.RawMessage(`{"deleted":true}`)
 	}
-	return o.show(command.OutOrStdout(), answer)
+	if err := o.show(command.OutOrStdout(), answer); err != nil {
+		return err
+	}
+	if status == http.StatusAccepted {
+		return &program.StatusError{Status: ExitWaits, Err: errors.New("nothing is done yet: another administrator must send the same request")}
+	}
+	return nil
+}
+
+// ExitWaits is the exit status of a command whose request waits for a second person.
+const ExitWaits = 4
+
+// explained returns the error with the names of the command line in place of those of the API.
+func explained(err error) error {
+	if e, ok := errors.AsType[*client.Error](err); ok {
+		e.Detail.Message = strings.ReplaceAll(e.Detail.Message, "?abandon=true", "--abandon")
+	}
+	return err
 }
 
 func isObject(k kind) bool { return k.path != "" }
@@ -244,18 +263,21 @@ func putCommand() *cobra.Command {
 		Short: "Create or change an object of a running control plane",
 		Long: `Create or change an object of a running control plane.
 
-The file has the body of the request as YAML or JSON; - is the standard input. A member
-that the API does not have is an error, and nothing is changed.`,
+The file has the body of the request as YAML or JSON, or what get has printed; - is the
+standard input. A member that the API does not have is an error, and nothing is changed.`,
 		Example: `  echo 'region: nyc3' | controlplane put cluster 0b8a3c52-9f0e-4c35-8a77-3d1f2f9c5a10 -f -
   controlplane put service PROJECT_ID SERVICE_ID production -f service.yaml`,
 		ValidArgsFunction: complete(&o, isPut),
 		RunE: func(command *cobra.Command, args []string) error {
-			_, path, err := target(args, isPut)
+			k, path, err := target(args, isPut)
 			if err != nil {
 				return err
 			}
 			body, err := read(file, command.InOrStdin())
 			if err != nil {
+				return err
+			}
+			if body, err = k.taken(body, args[1:]); err != nil {
 				return err
 			}
 			return o.ask(command, http.MethodPut, path, client.Request{Body: body})

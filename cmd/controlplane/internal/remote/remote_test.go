@@ -37,7 +37,12 @@ type shell struct {
 
 func newShell(t *testing.T) (*shell, *controlplanetest.Plane) {
 	t.Helper()
-	plane := controlplanetest.Start(t, controlplanetest.Options{Source: filepath.Join(t.TempDir(), "db")})
+	return newShellOf(t, controlplanetest.Options{Source: filepath.Join(t.TempDir(), "db")})
+}
+
+func newShellOf(t *testing.T, options controlplanetest.Options) (*shell, *controlplanetest.Plane) {
+	t.Helper()
+	plane := controlplanetest.Start(t, options)
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte(controlplanetest.AdminToken+"\n"), 0o600))
 	return &shell{t, map[string]string{
@@ -106,6 +111,7 @@ func TestAPersonRunsAControlPlane(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(s.must("", "list projects --cluster "+cluster+" -o json")), &list))
 	require.Equal(t, "shop", list[0].Slug)
 	require.Len(t, cells(s.must("", "list audit --object service --since 1h")), 2)
+	require.Len(t, cells(s.must("", "list audit --object service --since 1d")), 2)
 	require.Contains(t, s.must("", "list tokens"), "administrator")
 	_, out, errs := s.run("", "list audit --limit 2")
 	require.Len(t, cells(out), 3)

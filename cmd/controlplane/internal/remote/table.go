@@ -141,7 +141,7 @@ func allFilters() []filter {
 		{"object", []string{"audit"}, "object", "a kind of object, or a kind, / and its name"},
 		{"actor", []string{"audit"}, "actor", "who did it, such as admin or cluster"},
 		{"log", []string{"audit"}, "log", "changes, agents, access, refused or all; none: changes"},
-		{"since", []string{"audit"}, "since", "not before this time, such as 2026-01-31T12:00:00Z, or a duration ago, such as 2h"},
+		{"since", []string{"audit"}, "since", "not before this time, such as 2026-01-31T12:00:00Z, or a duration ago, such as 2h or 7d"},
 		{"from", gaps, "from", "the first day, such as 2026-01-31, in UTC; none: the first of this month"},
 		{"to", gaps, "to", "the day after the last; none: tomorrow"},
 		{"by", used, "by", "what to sum by: some of day, cluster, workspace, project, environment, service, phase, with commas between, or none"},
@@ -174,13 +174,23 @@ func (f filters) query(k kind, now time.Time) (url.Values, error) {
 			return nil, program.Usagef("--%s: is for %s, not for %s", one.flag, strings.Join(one.kinds, ", "), k.plural)
 		}
 		if one.flag == "since" {
-			if ago, err := time.ParseDuration(value); err == nil {
+			if ago, err := duration(value); err == nil {
 				value = now.Add(-ago).UTC().Format(time.RFC3339)
 			}
 		}
 		query.Set(one.parameter, value)
 	}
 	return query, nil
+}
+
+// duration reads a duration, which may be whole days, such as 7d.
+func duration(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		const most = 36_500
+		n, err := strconv.ParseUint(days, 10, 16)
+		return time.Duration(min(n, most)) * 24 * time.Hour, err //nolint:gosec // it is small
+	}
+	return time.ParseDuration(text)
 }
 
 // listed returns the kind that the arguments name, and what lists the items below the object

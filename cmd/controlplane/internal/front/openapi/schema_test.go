@@ -87,8 +87,10 @@ func (s *schemas) of(t reflect.Type, as use) any {
 		return object{"type": "boolean"}
 	case reflect.String:
 		return object{"type": "string"}
-	case reflect.Int, reflect.Int32, reflect.Int64:
+	case reflect.Int32:
 		return object{"type": "integer"}
+	case reflect.Int, reflect.Int64: // beyond what a float64 holds
+		return object{"type": "integer", "format": "int64"}
 	case reflect.Uint, reflect.Uint32, reflect.Uint64:
 		return object{"type": "integer", "minimum": 0}
 	case reflect.Float64:

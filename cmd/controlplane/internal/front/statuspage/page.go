@@ -299,5 +299,5 @@ func (p *Page) fail(w http.ResponseWriter, r *http.Request, what string, err err
 		p.logger.ErrorContext(r.Context(), "status page failed", slog.String("request", what), slog.Any("error", err))
 	}
 	w.Header().Set("Retry-After", "5")
-	p.render(w, r, http.StatusServiceUnavailable, "trouble", nil)
+	p.render(w, r, http.StatusServiceUnavailable, "trouble", errors.Is(err, db.ErrFull))
 }

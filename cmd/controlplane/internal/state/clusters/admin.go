@@ -151,6 +151,17 @@ func (s *Server) putProject(ctx context.Context, projectID string, project Proje
 
 func (s *Server) putService(ctx context.Context, id starbase.Identity, service starbase.Service) (Change, bool, error) {
 	fields := ownFields(service, id)
+	if service.WorkspaceID != "" { // as GET answers it
+		project, err := s.store.Project(ctx, id.ProjectID)
+		if err != nil {
+			return Change{}, false, err
+		}
+		if service.WorkspaceID != project.WorkspaceID {
+			fields = append(fields, starbase.FieldError{
+				Field: "workspace_id", Value: fmt.Sprintf("%.80q", service.WorkspaceID), Want: "that of the project, or none",
+			})
+		}
+	}
 	// The workspace is the project's; any valid one passes here.
 	service.WorkspaceID = id.ProjectID
 	service.ProjectID, service.ServiceID, service.Environment = id.ProjectID, id.ServiceID, id.Environment
@@ -176,12 +187,6 @@ func ownFields(service starbase.Service, id starbase.Identity) (fields []starbas
 				starbase.FieldError{Field: field.name, Value: fmt.Sprintf("%.80q", field.value), Want: "that of the path, or none"},
 			)
 		}
-	}
-	if service.WorkspaceID != "" {
-		fields = append(
-			fields,
-			starbase.FieldError{Field: "workspace_id", Value: fmt.Sprintf("%.80q", service.WorkspaceID), Want: "none: it is that of the project"},
-		)
 	}
 	if service.Deleted {
 		fields = append(fields, starbase.FieldError{Field: "deleted", Value: "true", Want: "false: a service is deleted with DELETE"})

@@ -167,7 +167,7 @@ func TestARefusedRequestChangesNothing(t *testing.T) {
 		{"unknown field", "PUT", servicePath, service(`"replica":2`), 400, "unknown_field", "replica"},
 		{"another project inside", "PUT", servicePath, service(`"project_id":"` + projectY + `"`), 400, "invalid", "project_id"},
 		{"another environment inside", "PUT", servicePath, service(`"environment":"staging"`), 400, "invalid", "environment"},
-		{"a workspace inside", "PUT", servicePath, service(`"workspace_id":"` + workspace + `"`), 400, "invalid", "workspace_id"},
+		{"another workspace inside", "PUT", servicePath, service(`"workspace_id":"` + clusterA + `"`), 400, "invalid", "workspace_id"},
 		{"a tombstone by PUT", "PUT", servicePath, service(`"deleted":true`), 400, "invalid", "deleted"},
 		{"var groups", "PUT", servicePath, service(`"var_groups":[{"var_group_id":"` + workspace + `"}]`), 400, "invalid", "var_groups"},
 		{"too large", "PUT", servicePath, service(`"tier":"` + strings.Repeat("x", 8<<20) + `"`), 413, "too_large", ""},

@@ -42,10 +42,14 @@ func (s *Store) KnowKeys(ctx context.Context) error {
 		if err := s.usable(ctx)(tx); err != nil {
 			return err
 		}
+		ids := slices.Sorted(slices.Values(s.Keys.IDs()))
+		if slices.Sort(known); slices.Equal(known, ids) {
+			return nil // so it starts with a full disk, too
+		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM var_group_keys`); err != nil {
 			return err
 		}
-		for _, id := range s.Keys.IDs() {
+		for _, id := range ids {
 			if _, err := tx.ExecContext(ctx, `INSERT INTO var_group_keys (id) VALUES (?) ON CONFLICT (id) DO NOTHING`, id); err != nil {
 				return err
 			}

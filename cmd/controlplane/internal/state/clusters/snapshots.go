@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ const (
 type TakenSnapshot struct {
 	usage.Record
 	place int
+	// wrong is set of a record that is not stored.
+	wrong starbase.FieldError
 }
 
 // postSnapshots stores the records that are right and lists the others. A batch without
@@ -47,9 +50,7 @@ func (s *Server) postSnapshots(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for _, record := range foreign {
-		wrong = append(wrong, wrongSnapshot{record.place, record.SnapshotID, adminapi.Invalid(starbase.FieldError{
-			Field: "project_id", Value: fmt.Sprintf("%q", record.ProjectID), Want: "a project of this cluster",
-		})})
+		wrong = append(wrong, wrongSnapshot{record.place, record.SnapshotID, adminapi.Invalid(record.wrong)})
 	}
 	if len(wrong) > 0 && len(wrong) == len(batch.Snapshots) {
 		return refuseAll(wrong)
@@ -96,7 +97,7 @@ func (s *Server) readSnapshots(clusterID string, list starbase.RawSnapshots) (re
 			wrong = append(wrong, wrongSnapshot{place, shorten(record.SnapshotID), adminapi.Invalid(fields...)})
 			continue
 		}
-		records = append(records, TakenSnapshot{usage.Record{Snapshot: record, TakenAt: taken}, place})
+		records = append(records, TakenSnapshot{usage.Record{Snapshot: record, TakenAt: taken}, place, starbase.FieldError{}})
 	}
 	return records, wrong
 }
@@ -130,7 +131,8 @@ func refuseAll(wrong []wrongSnapshot) error {
 
 // SaveSnapshots stores the records of a cluster, each SnapshotID once, and returns how
 // many were stored: those that were there before are left as they were. Foreign are
-// the records about projects that live on another cluster, which are not stored.
+// the records about projects that live on another cluster, or that would bill a workspace without
+// a project, which are not stored.
 func (s *Store) SaveSnapshots(
 	ctx context.Context,
 	clusterID string,
@@ -138,15 +140,25 @@ func (s *Store) SaveSnapshots(
 ) (accepted int, foreign []TakenSnapshot, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		foreign = nil
-		elsewhere, err := projectsElsewhere(ctx, tx, clusterID, records)
+		projects, err := billedProjects(ctx, tx, records)
+		if err != nil {
+			return err
+		}
+		strangers, err := strangers(ctx, tx, projects, records)
 		if err != nil {
 			return err
 		}
 		var own []usage.Record
 		for _, record := range records {
-			if elsewhere[record.ProjectID] {
+			project, known := projects[record.ProjectID]
+			switch {
+			case known && project.clusterID != clusterID:
+				record.wrong = starbase.FieldError{Field: "project_id", Value: fmt.Sprintf("%q", record.ProjectID), Want: "a project of this cluster"}
 				foreign = append(foreign, record)
-			} else {
+			case strangers[record.WorkspaceID] && project.settled(record.WorkspaceID):
+				record.wrong = starbase.FieldError{Field: "workspace_id", Value: fmt.Sprintf("%q", record.WorkspaceID), Want: "that of the project"}
+				foreign = append(foreign, record)
+			default:
 				own = append(own, record.Record)
 			}
 		}
@@ -159,34 +171,76 @@ func (s *Store) SaveSnapshots(
 	return accepted, foreign, nil
 }
 
-// projectsElsewhere returns the projects of the records that live on another cluster.
-// One that is not known, since it was dropped, may have lived here.
-func projectsElsewhere(ctx context.Context, tx *db.Tx, clusterID string, records []TakenSnapshot) (map[string]bool, error) {
-	seen := map[string]bool{}
+// billedProject is where the project of a record lives, and who pays for it. The zero value is one that was dropped,
+// and may have lived here.
+type billedProject struct {
+	id, clusterID, workspaceID string
+	changed                    time.Time
+}
+
+// settled reports whether a record may not have another workspace. The one of before a change is in the records that
+// the agent kept, and an agent that was cut off goes on with it.
+func (p billedProject) settled(workspaceID string) bool {
+	return p.id != "" && p.workspaceID != workspaceID && time.Since(p.changed) > starbase.SnapshotMaxAge
+}
+
+// billedProjects returns the projects of the records that are known.
+func billedProjects(ctx context.Context, tx *db.Tx, records []TakenSnapshot) (map[string]billedProject, error) {
+	ids := map[string]bool{}
 	for i := range records {
-		seen[records[i].ProjectID] = true
+		ids[records[i].ProjectID] = true
 	}
-	ids := make([]string, 0, len(seen))
-	for id := range seen {
-		ids = append(ids, id)
-	}
-	elsewhere := map[string]bool{}
-	for some := range slices.Chunk(ids, askedProjects) {
-		args := []any{clusterID}
+	projects := map[string]billedProject{}
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(ids)), askedProjects) {
+		args := make([]any, 0, len(some))
 		for _, id := range some {
 			args = append(args, id)
 		}
 		rows, err := tx.QueryContext(
 			ctx,
-			`SELECT id FROM projects WHERE cluster_id <> ? AND id IN (?`+strings.Repeat(", ?", len(some)-1)+`)`,
+			`SELECT id, cluster_id, workspace_id, updated_at FROM projects WHERE id IN (?`+strings.Repeat(", ?", len(some)-1)+`)`,
 			args...)
-		found, err := db.Collect(rows, err, func(rows *sql.Rows, id *string) error { return rows.Scan(id) })
+		found, err := db.Collect(rows, err, func(rows *sql.Rows, p *billedProject) error {
+			var changed int64
+			err := rows.Scan(&p.id, &p.clusterID, &p.workspaceID, &changed)
+			p.changed = time.UnixMilli(changed)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		for _, id := range found {
-			elsewhere[id] = true
+		for _, p := range found {
+			projects[p.id] = p
 		}
 	}
-	return elsewhere, nil
+	return projects, nil
+}
+
+// strangers returns the workspaces of the records that no project has, of those that are not the one of their project.
+// An agent sends none, so they are asked for alone.
+func strangers(ctx context.Context, tx *db.Tx, projects map[string]billedProject, records []TakenSnapshot) (map[string]bool, error) {
+	unknown := map[string]bool{}
+	for i := range records {
+		if id := records[i].WorkspaceID; projects[records[i].ProjectID].settled(id) {
+			unknown[id] = true
+		}
+	}
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(unknown)), askedProjects) {
+		args := make([]any, 0, len(some))
+		for _, id := range some {
+			args = append(args, id)
+		}
+		rows, err := tx.QueryContext(
+			ctx,
+			`SELECT DISTINCT workspace_id FROM projects WHERE workspace_id IN (?`+strings.Repeat(", ?", len(some)-1)+`)`,
+			args...)
+		known, err := db.Collect(rows, err, func(rows *sql.Rows, id *string) error { return rows.Scan(id) })
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range known {
+			delete(unknown, id)
+		}
+	}
+	return unknown, nil
 }

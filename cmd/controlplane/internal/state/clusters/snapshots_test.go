@@ -235,6 +235,37 @@ func TestAClusterCannotBillTheProjectOfAnother(t *testing.T) {
 	require.Len(t, w.snapshots(), 1)
 }
 
+// TestAClusterCannotBillAWorkspaceThatNoProjectHas has records of a known project for its workspace, for one that
+// it may have had until lately, and for a stranger.
+func TestAClusterCannotBillAWorkspaceThatNoProjectHas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.seed()
+	const stranger = "99999999-9999-4999-8999-999999999999"
+	n := 0
+	bill := func(workspaceID, projectID string) int {
+		n++
+		record := billed(n, minute())
+		record.WorkspaceID, record.ProjectID = workspaceID, projectID
+		record.SnapshotID = record.ID()
+		got := w.do("POST", snapshotsPath(clusterA), w.tokens[clusterA], batchOf(t, record))
+		if got.status != 200 {
+			require.Contains(t, got.body, `workspace_id is`)
+			require.Contains(t, got.body, `want that of the project`)
+		}
+		return got.status
+	}
+	require.Equal(t, 200, bill(stranger, projectX), "the project was changed lately")
+	require.NoError(t, w.store.Database.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE projects SET updated_at = ?`, time.Now().Add(-49*time.Hour).UnixMilli())
+		return err
+	}))
+	require.Equal(t, 200, bill(workspace, projectX))
+	require.Equal(t, 400, bill(stranger, projectX))
+	require.Equal(t, 200, bill(stranger, stranger), "a project that was dropped is billed to its end")
+	require.Len(t, w.snapshots(), 3)
+}
+
 func TestConcurrentBatchesOfTwoAgentsStoreEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

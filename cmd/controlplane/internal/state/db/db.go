@@ -45,6 +45,8 @@ type Database struct {
 	// lock ends a SELECT that must lock its rows, where not every write locks
 	// the whole database.
 	lock string
+	// writable returns an error if the server refuses writes. Nil: it never does.
+	writable func(context.Context) error
 	// Log is the change log in this database. Its Start is the caller's to run.
 	Log *sqlstore.Store
 	// Notes gets what the transactions of this process have left with [Tx.Note], once each is
@@ -65,8 +67,14 @@ func (d *Database) Close() error {
 	return err
 }
 
-// Ping returns an error if the database cannot be read.
+// Ping returns an error if the database cannot be read, or wraps [ErrReadOnly] if a PostgreSQL takes no
+// writes. A full disk of a SQLite is none.
 func (d *Database) Ping(ctx context.Context) error {
+	if d.writable != nil {
+		if err := d.writable(ctx); err != nil {
+			return err
+		}
+	}
 	return d.Read(ctx, func(tx *Tx) error {
 		var one int
 		return tx.QueryRowContext(ctx, `SELECT count(*) FROM clusters WHERE id = ''`).Scan(&one)

@@ -17,6 +17,12 @@ func (c PostgreSQL) Knowing(files fs.FS) PostgreSQL {
 	return c
 }
 
+// ReplacingAtOnce returns c which replaces its connections as often as one is found to be read-only.
+func (c PostgreSQL) ReplacingAtOnce() PostgreSQL {
+	c.between = 1
+	return c
+}
+
 // Migrations are what this program has.
 func Migrations() fs.FS { return migrations }
 

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
@@ -29,8 +29,9 @@ type PostgreSQL struct {
 	// schema.
 	URL string
 
-	existing   bool  // or it is an error
-	migrations fs.FS // nil: what this program has
+	existing   bool          // or it is an error
+	migrations fs.FS         // nil: what this program has
+	between    time.Duration // zero: 1 s; see generations
 }
 
 // ErrBadURL is a name of a database that cannot be one.
@@ -56,14 +57,14 @@ func (c PostgreSQL) Open(ctx context.Context) (*Database, error) {
 		return nil, err
 	}
 	name := placeOf(&config.Config)
-	db := stdlib.OpenDB(*config)
-	db.SetMaxOpenConns(maxConnections)
-	db.SetMaxIdleConns(maxConnections)
+	connections := &generations{between: cmp.Or(c.between, time.Second)}
+	db := connections.open(*config)
 	store := &Database{
 		name:   name,
 		reader: db, writer: db, classify: classifyPostgreSQL, bind: numbered,
-		reading: sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
-		lock:    " FOR UPDATE",
+		reading:  sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
+		lock:     " FOR UPDATE",
+		writable: func(ctx context.Context) error { return connections.writable(ctx, db) },
 	}
 	if err := c.migrate(ctx, db); err != nil {
 		return nil, fmt.Errorf("database %s: %w", name, errors.Join(err, store.Close()))
@@ -168,7 +169,7 @@ func classifyPostgreSQL(err error) error {
 		switch state.Code {
 		// Serialisation failure, deadlock, lock not available, too many
 		// connections, shutdown, crash, start, and a standby that a failover has left.
-		case "40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03", "25006":
+		case "40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03", readOnlyTransaction:
 			return fmt.Errorf("%w: %w", ErrBusy, err)
 		case "53100":
 			return fmt.Errorf("%w: %w", ErrFull, err)

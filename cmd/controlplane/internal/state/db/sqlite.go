@@ -69,6 +69,8 @@ func (c SQLite) Open(ctx context.Context) (*Database, error) {
 	switch {
 	case errors.Is(err, ErrBusy):
 		advice = ": another process holds it: stop that process or wait for it"
+	case errors.Is(err, ErrFull):
+		advice = ": free space there, then start again"
 	case errors.Is(err, ErrCorrupt):
 		advice = ": restore it from a backup"
 	case errors.Is(err, ErrForeign):

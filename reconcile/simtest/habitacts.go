@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
@@ -39,25 +40,30 @@ func label(w *World, r applytest.Request) {
 
 func hold(w *World, r applytest.Request) {
 	k := keyIn(r)
-	o := w.server.stored(k)
-	if !r.Writes() || r.Name == "" || o == nil || o.Deleting() || o.heldBy(held) {
-		return
+	if o := w.server.stored(k); r.Writes() && r.Name != "" && o != nil && !o.Deleting() && !o.heldBy(held) {
+		w.setHeld(k, true)
+		w.freeLater(k)
 	}
-	set := func(on bool) func(Object) {
-		return func(o Object) {
-			finalizers := slices.DeleteFunc(slices.Clone(o.list("metadata", "finalizers")), func(f any) bool { return f == held })
-			if on {
-				finalizers = append(finalizers, held)
-			}
-			o.Set(finalizers, "metadata", "finalizers")
+}
+
+// setHeld puts the finalizer on an object that exists, or takes it away.
+func (w *World) setHeld(k key, on bool) {
+	_ = w.As(another).update(k, func(o Object) {
+		finalizers := slices.DeleteFunc(slices.Clone(o.list("metadata", "finalizers")), func(f any) bool { return f == held })
+		if on {
+			finalizers = append(finalizers, held)
 		}
-	}
-	_ = w.As(another).update(k, set(true)) // it exists
+		o.Set(finalizers, "metadata", "finalizers")
+	})
+}
+
+// freeLater takes the finalizer away within ten seconds.
+func (w *World) freeLater(k key) {
 	length := time.Duration(1 + w.dice("hold").Int64N(int64(10*time.Second)))
 	w.Disturb(time.Now().Add(length))
 	w.After(length, func() {
 		if o := w.server.stored(k); o != nil && o.heldBy(held) {
-			_ = w.As(another).update(k, set(false)) // likewise
+			w.setHeld(k, false)
 		}
 	})
 }
@@ -85,6 +91,19 @@ func (s *Server) stored(k key) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objects[k]
+}
+
+// held returns the objects that another client holds, in order.
+func (s *Server) held() (keys []key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, o := range s.objects {
+		if o.heldBy(held) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b key) int { return strings.Compare(a.String(), b.String()) })
+	return keys
 }
 
 func keyIn(r applytest.Request) key { return key{r.Group, r.Resource, r.Namespace, r.Name} }
@@ -124,6 +143,9 @@ func restoreStore(w *World, _ applytest.Request) {
 	changes := w.server.restore(taken)
 	w.Log("backup: %d objects restored", len(changes))
 	w.collectLater()
+	for _, k := range w.server.held() {
+		w.freeLater(k) // what was taken away is back
+	}
 	for _, c := range changes {
 		for _, act := range w.scenario.Actors {
 			act(w, c)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,9 @@ import (
 )
 
 const files = "files.example.com"
+
+// ofAllParts are the annotation of an ApplySet with its namespaces, and that with the hash of it all.
+var ofAllParts = regexp.MustCompile(`"applyset\.kubernetes\.io/additional-namespaces":"[^"]*",?|"[a-z.]+/desired-hash":"[0-9a-f]+",?`)
 
 // Set is what the program makes of the folder.
 type Set struct {
@@ -63,11 +67,18 @@ func (s Set) Scenario(t *testing.T) simtest.Scenario {
 			simtest.NotAnothers("deployments.apps", s.ours),
 		),
 		Converged: s.asTheFiles,
-		// The other world has no others; and what was deleted when is of a history.
+		// The other world has no others; and what was deleted when is of a history. A set that may have parts goes
+		// on to name the namespaces of all that it had: another part may state an object there.
 		State: func(w *simtest.World) string {
-			return strings.Join(slices.DeleteFunc(strings.Split(w.State(), "\n"), func(line string) bool {
+			lines := slices.DeleteFunc(strings.Split(w.State(), "\n"), func(line string) bool {
 				return strings.Contains(line, `"name":"theirs"`) || strings.Contains(line, `"name":"`+s.Forgets+`"`)
-			}), "\n")
+			})
+			for i, line := range lines {
+				if strings.Contains(line, `"name":"`+s.Memory+`"`) {
+					lines[i] = ofAllParts.ReplaceAllString(line, "")
+				}
+			}
+			return strings.Join(lines, "\n")
 		},
 	}
 }

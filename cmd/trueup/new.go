@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -40,16 +41,17 @@ func (o *options) newCommand() *cobra.Command {
 
 // nextSteps prints what builds and tests the operator. The modules of a development build are at no proxy.
 func (*options) nextSteps(c *cobra.Command, folder string, p scaffold.Project) error {
-	text := fmt.Sprintf("cd %s\n", folder)
+	var text strings.Builder
+	fmt.Fprintf(&text, "cd %s\n", folder)
 	if p.Version == "" {
-		text += "# This program is no release: say where a clone of its source is.\n"
+		text.WriteString("# This program is no release: say where a clone of its source is.\n")
 		for _, module := range scaffold.Modules {
 			at := filepath.Join("..", "trueup", module[len(scaffold.Modules[0]):])
-			text += fmt.Sprintf("go mod edit -replace %s=%s\n", module, at)
+			fmt.Fprintf(&text, "go mod edit -replace %s=%s\n", module, at)
 		}
 	}
-	text += "go mod tidy\ngo test ./...    # the first time a Kubernetes is built, once: trueup cluster --build\n"
-	_, err := fmt.Fprint(c.OutOrStdout(), text)
+	text.WriteString("go mod tidy\ngo test ./...    # the first time a Kubernetes is built, once: trueup cluster --build\n")
+	_, err := fmt.Fprint(c.OutOrStdout(), text.String())
 	return err
 }
 

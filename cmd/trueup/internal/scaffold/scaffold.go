@@ -25,7 +25,7 @@ import (
 )
 
 //go:embed templates
-var templates embed.FS //nolint:gochecknoglobals // constant
+var templates embed.FS
 
 // Development is the version of a program that is no release. No proxy has it.
 const Development = "v0.0.0"

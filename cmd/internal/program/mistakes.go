@@ -42,8 +42,8 @@ func nearCommands(command *cobra.Command, word string) (near []string) {
 	return near
 }
 
-// wrongBefore returns the error about the words that stand before a flag which the command does not
-// have: of "dif -f shop" the word is wrong, and the flag is that of the command which was meant.
+// wrongBefore returns the error about words before an unknown flag. In "dif -f shop" the word is
+// wrong: the flag belongs to the command diff.
 func wrongBefore(command *cobra.Command) error {
 	words := command.Flags().Args()
 	if !command.HasAvailableSubCommands() || len(words) == 0 || command.Args == nil {

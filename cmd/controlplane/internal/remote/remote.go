@@ -191,7 +191,7 @@ func (o *options) ask(command *cobra.Command, method, path string, request clien
 // ExitWaits is the exit status of a command whose request waits for a second person.
 const ExitWaits = 4
 
-// explained returns the error with the names of the command line in place of those of the API.
+// explained replaces the names of the API in an error with the names of the command line.
 func explained(err error) error {
 	if e, ok := errors.AsType[*client.Error](err); ok {
 		e.Detail.Message = strings.ReplaceAll(e.Detail.Message, "?abandon=true", "--abandon")

@@ -149,6 +149,7 @@ func (s *Server) projectRoutes() []adminapi.Route {
 		projects.Refuses(http.StatusNotFound, "unknown_cluster").Named("listProjects", "List the projects."),
 		adminapi.Put(project, projectPath, s.putProject).Refuses(http.StatusNotFound, "unknown_cluster").
 			Refuses(http.StatusConflict, "project_moved").
-			Named("putProject", "Create, change or revive a project. It stays on its cluster for life. Who pays, and its bounds, are not the operator's."),
+			Named("putProject",
+				"Create, change or revive a project. It stays on its cluster for life. Who pays, and its bounds, are not the operator's."),
 	}, routes...)
 }

@@ -216,8 +216,8 @@ func billedProjects(ctx context.Context, tx *db.Tx, records []TakenSnapshot) (ma
 	return projects, nil
 }
 
-// strangers returns the workspaces of the records that no project has, of those that are not the one of their project.
-// An agent sends none, so they are asked for alone.
+// strangers returns the workspaces that no project has. It looks at the records whose workspace is not the
+// workspace of their project: an agent sends none, so the database is rarely asked.
 func strangers(ctx context.Context, tx *db.Tx, projects map[string]billedProject, records []TakenSnapshot) (map[string]bool, error) {
 	unknown := map[string]bool{}
 	for i := range records {

@@ -25,8 +25,8 @@ const readOnlyTransaction = "25006"
 // through a pooler, ends without an error of its own.
 const lifetime = 30 * time.Minute
 
-// generations drops the connections of a pool that have become read-only. Their server may be
-// the primary of before: only a new connection finds that of now.
+// generations drops the connections of a pool that have become read-only. Their server may be a
+// former primary: only a new connection finds the new one.
 type generations struct {
 	mu      sync.Mutex
 	current int

@@ -75,8 +75,8 @@ func (s schema) digest(n int) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// check compares what the schema was made of, as far as this program knows it: of another text under the same
-// number, such as that of a version between two releases, columns may be missing that it needs.
+// check compares the texts of the migrations that made the schema with those that this program has. A version
+// between two releases may have had another text under the same number; columns may then be missing.
 func (s schema) check(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, digests); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s schema) check(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err returns the same error
 	for rows.Next() {
 		var version int
 		var digest string

@@ -26,8 +26,8 @@ var (
 	ErrEmpty = errors.New("no control plane has made it")
 	// ErrCorrupt is a file that is damaged.
 	ErrCorrupt = errors.New("damaged")
-	// ErrOtherSchema is a database whose schema other migrations have made than those of this
-	// program with the same numbers.
+	// ErrOtherSchema is a database whose schema was made by migrations that have the numbers of this
+	// program's migrations, and another text.
 	ErrOtherSchema = errors.New("the schema is that of a version which was never released")
 	// ErrNewerSchema is a database whose schema a newer version of this program has
 	// made, in a way that this one cannot use.

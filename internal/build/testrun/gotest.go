@@ -170,7 +170,8 @@ func (b *batch) crash(pkg string) bool {
 		if key[0] == pkg && at >= 0 && at+1 < len(output) && strings.HasPrefix(output[at+1], "PC=") {
 			return true
 		}
-		if key[0] == pkg && slices.ContainsFunc(output, func(line string) bool { return strings.HasPrefix(line, "ThreadSanitizer: CHECK failed: ") }) {
+		inItself := func(line string) bool { return strings.HasPrefix(line, "ThreadSanitizer: CHECK failed: ") }
+		if key[0] == pkg && slices.ContainsFunc(output, inItself) {
 			return true
 		}
 	}

@@ -61,7 +61,9 @@ func TestAStartWaitsForADatabaseThatHangs(t *testing.T) {
 			watch := time.AfterFunc(time.Minute, func() { _ = command.Process.Kill() })
 			defer watch.Stop()
 			address := until("listening", "start")
-			require.Equal(t, []string{"starting", "waiting for the database: it cannot be reached, or another program has locked its tables", "listening"}, said)
+			require.Equal(t, []string{
+				"starting", "waiting for the database: it cannot be reached, or another program has locked its tables", "listening",
+			}, said)
 			for path, want := range map[string]int{
 				"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/api/v1/admin/clusters": http.StatusServiceUnavailable,
 			} {

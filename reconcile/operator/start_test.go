@@ -121,11 +121,12 @@ func TestAnOperatorNamesTheFieldThatIsMissing(t *testing.T) {
 	o.Domain = "example.com"
 	maps, roles := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, schema.GroupVersionKind{Group: "r", Version: "v1", Kind: "Role"}
 	o.Children, o.Outside = children, nil
+	kindless, site := schema.GroupVersionKind{Version: "v1"}, schema.GroupVersionKind{Version: "v2", Kind: "Site"}
 	for want, wrong := range map[string]func(){
-		`Owns[1]: is "/v1, Kind=", must have a version and a kind`:                      func() { o.Owns = append(o.Owns, schema.GroupVersionKind{Version: "v1"}) },
+		`Owns[1]: is "/v1, Kind=", must have a version and a kind`:                      func() { o.Owns = append(o.Owns, kindless) },
 		`Owns[1]: is ConfigMap as Operator.Owns[0] is, must be another kind`:            func() { o.Owns = append(o.Owns, maps) },
 		`OwnsCluster[0]: is ConfigMap as Operator.Owns[0] is, must be another kind`:     func() { o.OwnsCluster = append(o.OwnsCluster, maps) },
-		`OwnsCluster[0]: is Site as Operator.Kind is, must be another kind`:             func() { o.OwnsCluster = []schema.GroupVersionKind{{Version: "v2", Kind: "Site"}} },
+		`OwnsCluster[0]: is Site as Operator.Kind is, must be another kind`:             func() { o.OwnsCluster = []schema.GroupVersionKind{site} },
 		`Workers: is -1, must be 0 (8) or more`:                                         func() { o.Workers = -1 },
 		`Supersedes[1]: is "sites", must be the name of another field manager`:          func() { o.Supersedes = []string{"old", "sites"} },
 		`Supersedes[0]: is "", must be the name of another field manager`:               func() { o.Supersedes = []string{""} },

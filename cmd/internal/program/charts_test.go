@@ -219,7 +219,7 @@ func (h habit) settings(t *testing.T, path string, base []string) string {
 	return strings.Join(lines, ",\n")
 }
 
-// more are the values of a chart beyond those of all: what its command has flags for, and its volume.
+// more are the values that only this chart has: for flags of its command, and for its volume.
 func more(name string) (values, schema string) {
 	secrets := func(database string) string {
 		return "# Names of Secrets: controlplane has admin-token and var-group-keys" + database
@@ -591,7 +591,8 @@ func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
 			}
 			for wrong, named := range map[string]string{
 				"setings.A=b": "setings", "image.tagg=v1": "tagg", "image.pullPolicy=Sometimes": "pullPolicy", "settings.GOGC.B=c": "/settings/GOGC",
-				"settings.NOSUCH=1": "NOSUCH", "resources.limits.memory=true": "/resources/limits/memory", "env[0].name=A": "/env/0", "podLabels.team=1": "/podLabels/team", "env[0].nam=A": "nam",
+				"settings.NOSUCH=1": "NOSUCH", "resources.limits.memory=true": "/resources/limits/memory", "env[0].name=A": "/env/0",
+				"podLabels.team=1": "/podLabels/team", "env[0].nam=A": "nam",
 				"imagePullSecrets[0]=registry": "imagePullSecrets",
 			} {
 				_, err = helmtest.Run(t, nil, append(args, "--set", wrong)...)

@@ -146,7 +146,8 @@ func unprovenObjects(t *testing.T, b *bench) {
 	b.starbase.serve(t, s)
 	await.Eventually(t, "what has no proof is reported", func() bool {
 		status := b.starbase.status(id)
-		return status.ErrorClass == starbase.ClassDeletionHeld && strings.Contains(status.Message, "1 object is not deleted: the labels are the agent's")
+		return status.ErrorClass == starbase.ClassDeletionHeld &&
+			strings.Contains(status.Message, "1 object is not deleted: the labels are the agent's")
 	}, func() string {
 		return fmt.Sprintf("%+v\n%s", b.starbase.status(id), b.kubectl(t, "get", "configmaps", "-n", ns, "--show-labels"))
 	})

@@ -202,7 +202,8 @@ func TestANamespaceThatAPersonUsesIsReported(t *testing.T) {
 		p.accept(p.state(1, "web"))
 		p.pass()
 		theirs := &metav1.PartialObjectMetadata{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "proj-shop", Name: "kept", UID: "k"},
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "proj-shop", Name: "kept", UID: "k"},
 		}
 		maps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 		require.NoError(t, p.server.Tracker().Create(maps, theirs, "proj-shop"))

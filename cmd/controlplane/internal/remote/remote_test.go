@@ -152,7 +152,9 @@ func TestAPersonRunsAControlPlane(t *testing.T) {
 	report("")
 	require.Contains(t, s.must("", "approve cluster "+cluster), "that can be approved. It reports DeletionsNotRecorded: "+
 		"ConfigMap a/b is garbage"+strings.ReplaceAll("?[2J????31m??\n", "?", "\uFFFD"))
-	for _, line := range []string{"get cluster " + cluster, "list clusters -o yaml", "get cluster " + cluster + " -o json", "list clusters -o json", "list clusters"} {
+	for _, line := range []string{
+		"get cluster " + cluster, "list clusters -o yaml", "get cluster " + cluster + " -o json", "list clusters -o json", "list clusters",
+	} {
 		require.NotRegexp(t, `[^\n\P{Cc}]`, s.must("", line), line)
 	}
 	var reported struct {

@@ -77,7 +77,8 @@ func (r *SiteReconciler) report(ctx context.Context, site *webv1.Site, web *apps
 	switch seen := web.Status; {
 	case failed != nil:
 		ready.Reason, ready.Message = "Failed", failed.Error()
-	case seen.ObservedGeneration == web.Generation && seen.AvailableReplicas == site.Spec.Replicas:
+	case seen.ObservedGeneration == web.Generation && seen.UpdatedReplicas == site.Spec.Replicas &&
+		seen.AvailableReplicas == site.Spec.Replicas:
 		ready.Status, ready.Reason = metav1.ConditionTrue, "Ready"
 	}
 	site.Status.ObservedGeneration = site.Generation

@@ -129,38 +129,43 @@ SELECT me.rolname, me.rolsuper, me.rolcreaterole, pg_catalog.has_database_privil
 	coalesce((SELECT pg_catalog.shobj_description(r.oid, 'pg_authid'::pg_catalog.name) FROM pg_catalog.pg_roles r WHERE r.rolname = $1), ''),
 	coalesce((SELECT pg_catalog.array_agg(s.nspname::pg_catalog.text ORDER BY 1) FROM pg_catalog.pg_namespace s WHERE s.nspname IN ($2, $3)), '{}'),
 	coalesce((SELECT pg_catalog.array_agg(d.datname::pg_catalog.text ORDER BY 1) FROM pg_catalog.pg_database d
-		WHERE d.datallowconn AND d.datname <> pg_catalog.current_database() AND pg_catalog.has_database_privilege('public', d.oid, 'CONNECT')), '{}')
+		WHERE d.datallowconn AND d.datname <> pg_catalog.current_database() AND pg_catalog.has_database_privilege('public', d.oid, 'CONNECT')), '{}'),
+	coalesce((SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
+		'name', r.rolname, 'role', pg_catalog.json_build_object('login', r.rolcanlogin, 'comment', coalesce(pg_catalog.shobj_description(r.oid, 'pg_authid'::pg_catalog.name), ''),
+			'usage', coalesce(pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE'), false), 'create', coalesce(pg_catalog.has_schema_privilege(r.oid, n.oid, 'CREATE'), false),
+			'admin', pg_catalog.pg_has_role(current_user, r.oid, 'USAGE'), 'connections', r.rolconnlimit),
+		'settings', (SELECT pg_catalog.array_agg(c) FROM pg_catalog.pg_db_role_setting s, pg_catalog.unnest(s.setconfig) c WHERE s.setrole = r.oid AND s.setdatabase = 0),
+		'elsewhere', (SELECT pg_catalog.array_agg(pg_catalog.format('%s %s %s %s', d.classid::pg_catalog.regclass, d.objid, d.deptype, b.datname) ORDER BY d.classid, d.objid)
+			FROM pg_catalog.pg_shdepend d JOIN pg_catalog.pg_database b ON b.oid = d.dbid
+			WHERE d.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND d.refobjid = r.oid AND b.datname <> pg_catalog.current_database())))
+		FROM pg_catalog.pg_roles r WHERE r.rolname IN ($2, $3)), '[]')
 FROM pg_catalog.pg_roles me
 	LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = $1
 	LEFT JOIN pg_catalog.pg_roles app ON app.rolname = $2
 	LEFT JOIN pg_catalog.pg_roles anon ON anon.rolname = $3
 WHERE me.rolname = current_user`
 
-const observeRoles = `
-SELECT r.rolname, r.rolcanlogin, coalesce(pg_catalog.shobj_description(r.oid, 'pg_authid'::pg_catalog.name), ''),
-	coalesce((SELECT pg_catalog.array_agg(c) FROM pg_catalog.pg_db_role_setting s, pg_catalog.unnest(s.setconfig) c WHERE s.setrole = r.oid AND s.setdatabase = 0), '{}'),
-	coalesce(pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE'), false), coalesce(pg_catalog.has_schema_privilege(r.oid, n.oid, 'CREATE'), false),
-	pg_catalog.pg_has_role(current_user, r.oid, 'USAGE'), r.rolconnlimit,
-	coalesce((SELECT pg_catalog.array_agg(pg_catalog.format('%s %s %s %s', d.classid::pg_catalog.regclass, d.objid, d.deptype, b.datname) ORDER BY d.classid, d.objid)
-		FROM pg_catalog.pg_shdepend d JOIN pg_catalog.pg_database b ON b.oid = d.dbid
-		WHERE d.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND d.refobjid = r.oid AND b.datname <> pg_catalog.current_database()), '{}')
-FROM pg_catalog.pg_roles r LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = $1
-WHERE r.rolname IN ($2, $3)`
-
 // querier is a pool or a transaction.
 type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// observedRole is a role in the answer, whose settings and dependents are texts.
+type observedRole struct {
+	Name                string
+	Role                Role
+	Settings, Elsewhere []string
 }
 
 // observe reads all but whether the password is right.
 func observe(ctx context.Context, db querier, want Want) (State, error) {
 	var s State
 	var defaults []string
+	var roles []observedRole
 	err := db.QueryRow(ctx, observeState, want.Schema, want.App, want.Anon).Scan(
 		&s.Admin, &s.Superuser, &s.CreateRole, &s.CreateSchema, &s.Version, &s.Database,
 		&s.Schema.Exists, &s.Schema.Comment, &s.Schema.Owner, &s.AnonInApp, &s.AnonTables, &s.Foreign, &defaults,
-		&s.SchemaIsRole, &s.SchemaRole, &s.RoleSchemas, &s.Open)
+		&s.SchemaIsRole, &s.SchemaRole, &s.RoleSchemas, &s.Open, &roles)
 	if err != nil {
 		return State{}, err
 	}
@@ -171,24 +176,16 @@ func observe(ctx context.Context, db querier, want Want) (State, error) {
 		}
 		s.Defaults = append(s.Defaults, d)
 	}
-	rows, err := db.Query(ctx, observeRoles, want.Schema, want.App, want.Anon)
-	if err != nil {
-		return State{}, err
-	}
-	roles := map[string]*Role{want.App: &s.App, want.Anon: &s.Anon}
-	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
-		r := Role{Exists: true}
-		var name string
-		var settings, elsewhere []string
-		if err := row.Scan(&name, &r.Login, &r.Comment, &settings, &r.Usage, &r.Create, &r.Admin, &r.Connections, &elsewhere); err != nil {
-			return struct{}{}, err
+	for _, found := range roles {
+		role := &s.App
+		if found.Name == want.Anon {
+			role = &s.Anon
 		}
-		err := r.read(settings, elsewhere)
-		*roles[name] = r
-		return struct{}{}, err
-	})
-	if err != nil {
-		return State{}, err
+		*role = found.Role
+		role.Exists = true
+		if err := role.read(found.Settings, found.Elsewhere); err != nil {
+			return State{}, err
+		}
 	}
 	return s, nil
 }

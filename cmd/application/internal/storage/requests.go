@@ -15,34 +15,38 @@ import (
 // tagOwner is the key of the mark.
 const tagOwner = "platform.internal/owner"
 
-// Observe reads how the bucket is.
+// Observe reads how the bucket is. Its tags are read first: they say whether it exists.
 func (s *Server) Observe(ctx context.Context, want Want) (State, error) {
 	var state State
-	head := s.call(ctx, func(ctx context.Context) error {
-		_, err := s.client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &want.Name})
-		return err
-	})
-	if code(head) == "NotFound" || code(head) == "NoSuchBucket" {
-		return state, nil
-	}
-	if code(head) == "Forbidden" || code(head) == "AccessDenied" {
-		// Its name is taken by another account, or the operator's has no rights at all.
-		return state, s.account(ctx, want.Name)
-	}
-	if head != nil {
-		return state, explain("read bucket "+want.Name, head)
-	}
-	state.Exists = true
 	for _, read := range []func(context.Context, Want, *State) error{s.readTags, s.readPolicy, s.readBlock, s.readCORS} {
 		err := s.call(ctx, func(ctx context.Context) error { return read(ctx, want, &state) })
-		if err != nil {
+		switch {
+		case code(err) == "NoSuchBucket":
+			return State{}, nil
+		case code(err) == "AccessDenied" && !state.Exists:
+			return State{}, s.denied(ctx, want.Name, err)
+		case err != nil:
 			return state, explain("read bucket "+want.Name, err)
 		}
+		state.Exists = true
 		if want.Mark.Claim(state.Mark) == external.Foreign {
 			return state, nil
 		}
 	}
 	return state, nil
+}
+
+// denied returns why the tags of a bucket may not be read: the bucket is of another account,
+// or the credentials have no right to its tags, or none at all.
+func (s *Server) denied(ctx context.Context, name string, denied error) error {
+	head := s.call(ctx, func(ctx context.Context) error {
+		_, err := s.client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &name})
+		return err
+	})
+	if code(head) == "Forbidden" || code(head) == "AccessDenied" {
+		return s.account(ctx, name)
+	}
+	return explain("read bucket "+name, denied)
 }
 
 // account distinguishes a bucket of another account from credentials without rights.

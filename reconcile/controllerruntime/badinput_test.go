@@ -156,6 +156,14 @@ func TestWhatIsWrongIsNamedAndTheOthersGoOn(t *testing.T) {
 	s.put("late", "b")
 	s.says("late", "Ready", "True Ready", "")
 
+	// One that its type cannot hold says so, and can be deleted.
+	require.NoError(t, s.cluster.Apply(t.Context(),
+		"{apiVersion: example.com/v1, kind: Board, metadata: {name: misfit, namespace: default}, spec: {notes: 7}}"))
+	s.says("misfit", "Stalled", "True InvalidObject", "cannot unmarshal number into Go struct field")
+	s.put("late", "c")
+	s.becomes("c", "get", "configmap", "late-c", "-o", "jsonpath={.data.text}")
+	s.kubectl("delete", "board", "misfit", "--timeout=2m")
+
 	// A definition that is older than the program lacks a field, which is named.
 	write := "- {apiGroups: [example.com], resources: [pins], verbs: [get, list, watch, create, patch, delete]}"
 	require.NoError(t, s.cluster.Apply(t.Context(), fmt.Sprintf(rights, write)))

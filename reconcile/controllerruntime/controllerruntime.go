@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
-	"slices"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,9 +21,8 @@ import (
 
 // Add adds an operator to a Manager that has not started. The fields Config, HTTPClient, Kind,
 // Scheme and Logger of the operator default to the values of the Manager; the default of
-// Kind is the kind that the scheme has for T. The objects come from the cache of the Manager,
-// which watches them once for all its users, if Source is not set and the scheme knows their kind;
-// the children never do. Add returns an error if a field is missing or wrong.
+// Kind is the kind that the scheme has for T. The operator watches the objects and the children
+// itself. Add returns an error if a field is missing or wrong.
 func Add[T client.Object](mgr manager.Manager, o *operator.Operator[T]) error {
 	if mgr == nil || o == nil {
 		return errors.New("controllerruntime: Add: a Manager and an Operator are required")
@@ -61,13 +59,7 @@ func fill[T client.Object](mgr manager.Manager, o *operator.Operator[T]) error {
 			return fmt.Errorf("the field Operator.Kind is not set: %w", err)
 		}
 	}
-	if err := o.Validate(); err != nil {
-		return err
-	}
-	if kinds, _, err := mgr.GetScheme().ObjectKinds(object[T]()); o.Source == nil && err == nil && slices.Contains(kinds, o.Kind) {
-		o.Source = (&source{mgr.GetCache(), mgr.GetAPIReader(), object[T](), o.Kind, o.Namespace, o.Logger}).deliver
-	}
-	return nil
+	return o.Validate()
 }
 
 // object returns a new T.

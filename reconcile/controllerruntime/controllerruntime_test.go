@@ -1,7 +1,6 @@
 package controllerruntime_test
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"os"
@@ -22,7 +21,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/controllerruntime"
-	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
@@ -98,8 +96,7 @@ func TestAnOperatorWorksWhileItsManagerIsElected(t *testing.T) {
 	require.Empty(t, figures(t))
 }
 
-// The Manager may list nothing, of a kind that is not there at first. The program reads the cache
-// of the kind, too.
+// The operator may list nothing.
 func TestReadinessNamesWhatIsNotSeenYet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: it waits for repetitions")
@@ -116,25 +113,13 @@ func TestReadinessNamesWhatIsNotSeenYet(t *testing.T) {
 		said := func() string { return mgr.ready("blind") }
 		await.Eventually(t, want, func() bool { return strings.Contains(said(), want) }, said)
 	}
-	says(`boards.example.com: not synced yet: no matches for kind "Board"`)
 	require.NoError(t, s.cluster.Apply(t.Context(), definition))
-	says(`boards.example.com: not synced yet: the cache of the Manager has no list: boards.example.com is forbidden`)
+	says(`boards.example.com: not synced yet: boards.example.com is forbidden`)
 	says(`ConfigMap: the live state is not known: configmaps is forbidden`)
 	s.kubectl("create", "clusterrolebinding", "seeing", "--clusterrole=cluster-admin", "--serviceaccount=default:blind")
 	says("ready")
 	s.put("one", "a")
 	s.becomes("a", texts...)
-	_, err = mgr.GetCache().GetInformer(t.Context(), &Board{})
-	require.NoError(t, err)
-	sent, err := s.cluster.Requests("system:serviceaccount:default:blind")
-	require.NoError(t, err)
-	watches := 0
-	for _, r := range sent {
-		if r.Resource == "boards" && r.Verb == "watch" && r.Code == http.StatusOK {
-			watches++
-		}
-	}
-	require.Equal(t, 1, watches, "one watch for all: %v", sent)
 	require.NoError(t, stop())
 }
 
@@ -171,14 +156,11 @@ func TestAddNamesWhatIsWrong(t *testing.T) {
 	err = controllerruntime.Add(mgr, &operator.Operator[client.Object]{})
 	require.ErrorContains(t, err, "the type of the Operator is client.Object; want a pointer to a struct")
 
-	// What the scheme does not know is watched for the operator alone.
 	o := newOperator("named")
 	o.Kind = boards()
 	require.NoError(t, controllerruntime.Add(ignorant, o))
-	require.Nil(t, o.Source)
 	known := newOperator("known")
 	require.NoError(t, controllerruntime.Add(mgr, known))
-	require.NotNil(t, known.Source)
 	require.Equal(t, boards(), known.Kind)
 }
 
@@ -195,13 +177,9 @@ func TestAddKeepsWhatIsSet(t *testing.T) {
 	require.Same(t, mgr.GetHTTPClient().Transport, below.WrappedRoundTripper(), "connections are shared")
 	require.Equal(t, mgr.GetConfig(), of.Config)
 
-	var called []string
 	own := newOperator("own")
 	own.Config = &rest.Config{Host: "http://another"}
-	own.Source = func(context.Context, kube.Sink) { called = append(called, "source") }
 	require.NoError(t, controllerruntime.Add(mgr, own))
-	own.Source(t.Context(), nil)
-	require.Equal(t, []string{"source"}, called)
 	require.Equal(t, "http://another", own.Config.Host)
 	require.Nil(t, own.HTTPClient, "it reaches another server")
 }

@@ -10,10 +10,10 @@
 // elected and a kind of the operator is not seen, or a status cannot be written by rights or by its
 // definition, and names the kind or the object, and the reason. A standby is ready.
 //
-// The objects themselves come from the cache of the Manager, if its scheme knows their kind. Why it
-// cannot list them is found out; that its watch fails afterwards is not known here, and is logged by
-// controller-runtime. A watch that falls silent is noticed at its end, after five to ten minutes;
-// one of the operator's own is resumed after three.
+// The objects do not come from the cache of the Manager: one object that its type cannot hold ends
+// the cache's watch of the whole kind, without an error that a program sees. The operator's own goes
+// on, and says in the status of that object what is wrong (InvalidObject). A Manager whose cache has
+// some namespaces alone does not narrow what the operator watches: set its Namespace.
 //
 // # Election
 //

@@ -21,7 +21,6 @@ type caches struct {
 	wake         func(keys ...types.NamespacedName) // never called with the lock held
 	references   func(from Reference, data []byte) ([]Reference, error)
 	ignoreStatus bool
-	source       Source // of own; nil: it is watched
 
 	own   *kindCache
 	kinds []*kindCache // own is the first

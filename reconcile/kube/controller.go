@@ -44,10 +44,6 @@ type Controller[T metav1.Object] struct {
 	// Kind.Resource is required.
 	Kind Kind
 
-	// Source delivers the objects of Kind, in place of a watch. The fields of Kind beside
-	// Resource are then the matter of Source. Default nil: they are watched.
-	Source Source
-
 	// Reconcile does one pass for one object, never two at a time for one key. The
 	// object is a copy that belongs to the pass, as of the last event. It is nil
 	// when the object is deleted or no longer selected. Absence is reported once for
@@ -287,7 +283,7 @@ func (c *Controller[T]) prepare() error {
 		}
 		c.caches = &caches{
 			controller: c.name(), logger: c.logger(), wake: c.queue.Add,
-			ignoreStatus: c.IgnoreStatus, source: c.Source,
+			ignoreStatus: c.IgnoreStatus,
 		}
 		c.caches.references = c.references
 		c.invalid = c.caches.open(c.Kind, c.Owned, c.Referenced)

@@ -15,10 +15,6 @@ import (
 
 // watch fills the cache until ctx ends.
 func (k *kindCache) watch(ctx context.Context, client dynamic.Interface, metadata clientmetadata.Interface) {
-	if k == k.all.own && k.all.source != nil {
-		k.all.source(ctx, sourceSink{k})
-		return
-	}
 	resource := kubewatch.Of(client, &unstructured.Unstructured{}, client.Resource(k.kind.Resource).Namespace(k.kind.Namespace))
 	if !k.kind.Whole && metadata != nil {
 		resource = kubewatch.Of(metadata, &metav1.PartialObjectMetadata{}, metadata.Resource(k.kind.Resource).Namespace(k.kind.Namespace))

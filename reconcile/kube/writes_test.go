@@ -128,6 +128,34 @@ func TestAKeyWaitsForItsOwnWrite(t *testing.T) {
 	})
 }
 
+// A callback is slow, so that a pass would have the time to begin.
+func TestAPassSeesTheObjectThatEndsItsWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.put(widgets, newWidget("a", 1))
+		c, p := watching(w)
+		c.References = func(*widget) []kube.Reference {
+			time.Sleep(time.Second)
+			return nil
+		}
+		stop := run(t, c)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, "a 1", p.take())
+		w.hold(widgets, true)
+		c.Wrote(w.put(widgets, newWidget("a", 2)))
+		c.Add(keyOf("shop", "a"))
+		synctest.Wait()
+		require.Empty(t, p.take())
+		w.hold(widgets, false)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		require.Equal(t, "a 2", p.take())
+		require.NoError(t, stop())
+	})
+}
+
 func TestAWriteThatTheWatchDoesNotShowParksNoKeyForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

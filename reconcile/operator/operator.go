@@ -70,7 +70,7 @@ type Operator[T metav1.Object] struct {
 	// Stalled for [reconcile.Terminal] and a panic. It may read what the object refers to, with
 	// Lookup. Required with Owns or OwnsCluster.
 	Children func(ctx context.Context, object T) ([]Object, error)
-	// Conditions returns where the conditions of an object are, in its status. Required.
+	// Conditions returns where the conditions of an object are, in its status: never nil. Required.
 	Conditions func(object T) *[]metav1.Condition
 	// Outside is what the objects have outside of the cluster. What is recorded in their status stays there,
 	// and their deletion leaves it, if that is taken away: return parts that are not wanted instead.
@@ -79,9 +79,6 @@ type Operator[T metav1.Object] struct {
 	// Options refine the sets of children: fields that are left to others, fields that are
 	// handed over, policies. Part is set by the operator.
 	Options apply.SetOptions
-	// Source delivers the objects, as in [kube.Controller]. Namespace is then its matter, too.
-	// Default nil: the objects are watched.
-	Source kube.Source
 	// Referenced, References and ReferencesOf are as in [kube.Controller].
 	Referenced   []kube.Kind
 	References   func(object T) []kube.Reference
@@ -186,7 +183,11 @@ func (o *Operator[T]) Reasons() map[string]int {
 	objects, _ := w.controller.List("") // what T cannot hold has no conditions
 	reasons := map[string]int{}
 	for _, object := range objects {
-		reasons[readyOf(*o.Conditions(object)).Reason]++
+		reason := ""
+		if conditions := o.Conditions(object); conditions != nil {
+			reason = readyOf(*conditions).Reason
+		}
+		reasons[reason]++
 	}
 	return reasons
 }
@@ -213,6 +214,11 @@ func (o *Operator[T]) Validate() error {
 	}
 	if err := errors.Join(o.validateNames(), o.validateKinds()); err != nil {
 		return err
+	}
+	for _, problem := range validation.IsDNS1123Label(o.Namespace) {
+		if o.Namespace != "" {
+			return fmt.Errorf("operator: Operator.Namespace: is %q, must be the name of a namespace, or empty for all: %s", o.Namespace, problem)
+		}
 	}
 	if o.Outside != nil && o.Outside.Interval < 0 {
 		return fmt.Errorf("operator: Operator.Outside.Interval: is %v, must be 0 (5m) or more", o.Outside.Interval)
@@ -339,7 +345,7 @@ func clients(config *rest.Config, transport *http.Client) (dynamic.Interface, me
 func (w *work[T]) watchObjects(client dynamic.Interface, metadataClient metadata.Interface, logger *slog.Logger) {
 	o, c := w.operator, &w.controller
 	c.Client, c.Metadata, c.Logger = client, metadataClient, logger
-	c.Kind, c.IgnoreStatus, c.Source = kube.Kind{Resource: o.resource(), Namespace: o.Namespace}, true, o.Source
+	c.Kind, c.IgnoreStatus = kube.Kind{Resource: o.resource(), Namespace: o.Namespace}, true
 	c.Referenced, c.References, c.ReferencesOf = o.Referenced, o.References, o.ReferencesOf
 	c.Workers, c.OnPass = cmp.Or(o.Workers, 8), o.OnPass
 	around := o.Around

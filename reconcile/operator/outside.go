@@ -60,8 +60,12 @@ func (w *work[T]) outside(object T) (pass *external.Pass, err error) {
 			err = &reconcile.PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
+	things := o.Things(object)
+	if things == nil {
+		return nil, errors.New("operator: Operator.Outside.Things: returned nil, must point to the things, also of an object without a status")
+	}
 	pass = &external.Pass{
-		Parts: o.Parts(object), Recorded: *o.Things(object), Checks: w.checks,
+		Parts: o.Parts(object), Recorded: *things, Checks: w.checks,
 		UID: object.GetUID(), Version: strconv.FormatInt(object.GetGeneration(), 10),
 	}
 	return pass, pass.Validate()

@@ -125,10 +125,17 @@ func (w *work[T]) converge(ctx context.Context, object T, pass *external.Pass) (
 	return o, errors.Join(invalid, applied, kept, unread)
 }
 
+var errNoConditions = reconcile.Terminal(
+	errors.New("operator: Operator.Conditions: returned nil, must point to the conditions, also of an object without a status"))
+
 // report writes what was found into the conditions, what there is outside of the cluster, if there is a
 // pass for it, and an Event if it is another reason.
 func (w *work[T]) report(ctx context.Context, object T, found outcome, pass *external.Pass) error {
-	before := readyOf(*w.operator.Conditions(object))
+	conditions := w.operator.Conditions(object)
+	if conditions == nil {
+		return errNoConditions
+	}
+	before := readyOf(*conditions)
 	state, reason, message := found.state()
 	err := w.status.Update(ctx, object, func(object T) {
 		kube.SetState(w.operator.Conditions(object), state, reason, message)

@@ -13,13 +13,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
@@ -169,6 +173,28 @@ func TestWhatCannotBeAChildIsNotTriedAgain(t *testing.T) {
 	require.Equal(t, "InvalidChildren", object.Status.Conditions[0].Reason)
 }
 
+// What a function returns nil for is named, and ends no caller.
+func TestAFunctionThatReturnsNilIsNamed(t *testing.T) {
+	t.Parallel()
+	w, object := worker(t, &rest.Config{Host: "http://server", Transport: &server{}}), shopIn("x")
+	object.Finalizers = []string{"example.com/children"}
+	w.operator.Outside = &Outside[*shop]{
+		Parts:  func(*shop) []*external.Part { return nil },
+		Things: func(*shop) *[]external.Thing { return nil },
+	}
+	_, err := w.reconcile(t.Context(), kube.KeyOf(object), object)
+	require.ErrorContains(t, err, "Operator.Outside.Things: returned nil")
+	require.ErrorIs(t, err, reconcile.ErrTerminal)
+	require.Contains(t, object.Status.Conditions[0].Message, "Operator.Outside.Things: returned nil")
+
+	w.operator.Outside = nil
+	object.Finalizers = []string{"example.com/children"}
+	w.operator.Conditions = func(*shop) *[]metav1.Condition { return nil }
+	w.operator.Children = func(context.Context, *shop) ([]Object, error) { return nil, errors.New("no answer") }
+	_, err = w.reconcile(t.Context(), kube.KeyOf(object), object)
+	require.ErrorContains(t, err, "Operator.Conditions: returned nil")
+}
+
 func TestViewsWakeObjectsAndStatusesDoNot(t *testing.T) {
 	t.Parallel()
 	w := worker(t, &rest.Config{})
@@ -184,19 +210,17 @@ func TestAKindThatIsSeenStartsPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, passes := worker(t, &rest.Config{Host: "http://server", Transport: &server{}}), []string{}
 		w.controller.Await = nil
-		w.controller.Source = func(ctx context.Context, to kube.Sink) {
-			var all []*unstructured.Unstructured
-			for _, namespace := range []string{"x", "y"} {
-				o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Shop"}}
-				o.SetNamespace(namespace)
-				o.SetName("s")
-				o.SetUID(types.UID(namespace))
-				o.SetResourceVersion("7")
-				all = append(all, o)
-			}
-			to.List(all)
-			<-ctx.Done()
+		var all []runtime.Object
+		for _, namespace := range []string{"x", "y"} {
+			o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Shop"}}
+			o.SetNamespace(namespace)
+			o.SetName("s")
+			o.SetUID(types.UID(namespace))
+			o.SetResourceVersion("7")
+			all = append(all, o)
 		}
+		lists := map[schema.GroupVersionResource]string{w.operator.resource(): "ShopList"}
+		w.controller.Client = fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, all...)
 		w.controller.Workers = 1
 		w.controller.Reconcile = func(_ context.Context, key types.NamespacedName, _ *shop) (reconcile.Result, error) {
 			passes = append(passes, key.String())

@@ -12,7 +12,8 @@ import (
 
 // Rules are the rights that the operator needs: the rules of a ClusterRole, or with Namespace
 // of a Role there. The plurals of Owns and OwnsCluster are guessed as usual. What Children reads
-// beside Lookup is not in them.
+// beside Lookup is not in them, nor is what a child of the kinds Role and ClusterRole grants: the API
+// server lets an account grant the rights that it has itself, or any with the verb escalate.
 func (o *Operator[T]) Rules() []rbacv1.PolicyRule {
 	kind, plural := o.Kind.Group, o.resource().Resource
 	r := rules{}

@@ -142,6 +142,9 @@ func TestAnOperatorNamesTheFieldThatIsMissing(t *testing.T) {
 	o.Resource, o.Name = "", "a b"
 	require.ErrorContains(t, o.Start(ended), `operator: Operator.Name: is "a b", must be the value of a label: `)
 	o.Name = "sites"
+	o.Namespace = "Bad NS"
+	require.ErrorContains(t, o.Start(ended), `operator: Operator.Namespace: is "Bad NS", must be the name of a namespace, or empty for all: `)
+	o.Namespace = "team"
 	o.Options = apply.SetOptions{Part: "p"}
 	next(`Options.Part: is "p", must be empty: it is set for each object`)
 }

@@ -14,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 // unscheduled is a pod of which the scheduler says something.
@@ -147,16 +149,16 @@ func seen(t *testing.T, test func(t *testing.T, p *pass), pods ...*corev1.Pod) {
 		run.Namespace = "team"
 		run.OwnerReferences = []metav1.OwnerReference{{UID: "j", Controller: new(true)}}
 		p.runs = []*batchv1.Job{run}
-		w.pods.Source = func(ctx context.Context, to kube.Sink) {
-			var all []*unstructured.Unstructured
-			for i, pod := range pods {
-				pod.Namespace, pod.Name, pod.Labels = "team", fmt.Sprint("pod-", i), map[string]string{batchv1.JobNameLabel: run.Name}
-				pod.OwnerReferences = []metav1.OwnerReference{{UID: run.UID, Controller: new(true)}}
-				all = append(all, &unstructured.Unstructured{Object: toObject(pod)})
-			}
-			to.List(all)
-			<-ctx.Done()
+		var all []runtime.Object
+		for i, pod := range pods {
+			pod.Namespace, pod.Name, pod.Labels = "team", fmt.Sprint("pod-", i), map[string]string{batchv1.JobNameLabel: run.Name}
+			pod.OwnerReferences = []metav1.OwnerReference{{UID: run.UID, Controller: new(true)}}
+			o := &unstructured.Unstructured{Object: toObject(pod)}
+			o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+			all = append(all, o)
 		}
+		lists := map[schema.GroupVersionResource]string{w.pods.Kind.Resource: "PodList"}
+		w.pods.Client = fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, all...)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- w.pods.Start(ctx) }()

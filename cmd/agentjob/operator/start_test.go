@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/rest"
@@ -80,18 +81,22 @@ func TestAPassThatWasBehindIsFollowedByOneThatIsNot(t *testing.T) {
 			_, err := (&pass{op: w, job: job}).asks(ctx, facts{want: want{rerun: "a"}})
 			return reconcile.Result{}, err
 		}
-		sinks := make(chan kube.Sink, 1)
-		w.jobs.Source = func(ctx context.Context, to kube.Sink) { sinks <- to; <-ctx.Done() }
+		object := func(job *v1alpha1.AgentJob) *unstructured.Unstructured {
+			o := &unstructured.Unstructured{Object: toObject(job)}
+			o.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("AgentJob"))
+			return o
+		}
+		behind := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{w.jobs.Kind.Resource: "AgentJobList"}, object(rerunning()))
+		w.jobs.Client = behind
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- w.jobs.Start(ctx) }()
-		to := <-sinks
-		to.List([]*unstructured.Unstructured{{Object: toObject(rerunning())}})
 		synctest.Wait()
 		w.jobs.Add(kube.KeyOf(now))
 		synctest.Wait()
 		require.Equal(t, []int64{3}, generations)
-		to.Put(&unstructured.Unstructured{Object: toObject(now)})
+		require.NoError(t, behind.Tracker().Update(w.jobs.Kind.Resource, object(now), now.Namespace))
 		synctest.Wait()
 		require.Equal(t, []int64{3, 4}, generations)
 		cancel()

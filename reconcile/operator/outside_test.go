@@ -1,12 +1,14 @@
 package operator //nolint:testpackage // outcomes are given
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/external"
@@ -81,4 +83,31 @@ func TestPartsAreSeenInTheOutcome(t *testing.T) {
 	o.look(askAgain)
 	require.NoError(t, o.seen(nil, 0))
 	require.Equal(t, askAgain, o.again, "without things outside all is as before")
+}
+
+// TestWhatIsKnownOfPartsGoesWithTheirObject: a program that runs for months sees many objects come and go.
+func TestWhatIsKnownOfPartsGoesWithTheirObject(t *testing.T) {
+	t.Parallel()
+	w, object, looks := worker(t, &rest.Config{}), shopIn("x"), 0
+	var things []external.Thing
+	w.operator.Outside = &Outside[*shop]{
+		Things: func(*shop) *[]external.Thing { return &things },
+		Parts: func(*shop) []*external.Part {
+			return []*external.Part{{Name: "host", Wanted: true, Make: func(context.Context) error { looks++; return nil }}}
+		},
+	}
+	w.checks = &external.Checks{Interval: time.Hour}
+	look := func() {
+		pass, err := w.outside(object)
+		require.NoError(t, err)
+		pass.Make(t.Context())
+	}
+	look()
+	look()
+	require.Equal(t, 1, looks)
+	gone, err := w.teardown(t.Context(), object)
+	require.NoError(t, err)
+	require.True(t, gone)
+	look()
+	require.Equal(t, 2, looks)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/reconcile"
@@ -110,4 +111,18 @@ func TestWhatIsKnownOfPartsGoesWithTheirObject(t *testing.T) {
 	require.True(t, gone)
 	look()
 	require.Equal(t, 2, looks)
+}
+
+// TestAnObjectThatTheTypeCannotHoldStaysWithWhatItHasOutside: its fields may say how to find that.
+func TestAnObjectThatTheTypeCannotHoldStaysWithWhatItHasOutside(t *testing.T) {
+	t.Parallel()
+	s := &server{}
+	w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
+	w.operator.Outside = &Outside[*shop]{}
+	now := metav1.Now()
+	object.DeletionTimestamp, object.Finalizers = &now, []string{w.finalizer.Name}
+	_, err := w.misfit(t.Context(), object, reconcile.Terminal(errors.New("cannot hold it")))
+	require.ErrorContains(t, err, "cannot hold it")
+	require.Equal(t, 1, s.writes, "of the status")
+	require.EqualValues(t, reasonInvalidObject, readyOf(object.Status.Conditions).Reason)
 }

@@ -126,3 +126,27 @@ func TestAnObjectThatTheTypeCannotHoldStaysWithWhatItHasOutside(t *testing.T) {
 	require.Equal(t, 1, s.writes, "of the status")
 	require.EqualValues(t, reasonInvalidObject, readyOf(object.Status.Conditions).Reason)
 }
+
+// TestAPanicOfPartsIsInTheStatus: a deletion that does not go on says why.
+func TestAPanicOfPartsIsInTheStatus(t *testing.T) {
+	t.Parallel()
+	s := &server{}
+	w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
+	w.operator.Outside = &Outside[*shop]{Parts: func(*shop) []*external.Part { panic("no such zone") }}
+	gone, err := w.teardown(t.Context(), object)
+	require.False(t, gone)
+	require.ErrorContains(t, err, "no such zone")
+	require.Equal(t, 1, s.writes)
+	require.Contains(t, readyOf(object.Status.Conditions).Message, "no such zone")
+}
+
+func TestPartsAreLookedAtEveryFiveMinutesUnlessAnotherTimeIsStated(t *testing.T) {
+	t.Parallel()
+	o := worker(t, &rest.Config{}).operator
+	for stated, want := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Hour: time.Hour} {
+		o.Outside = &Outside[*shop]{Interval: stated}
+		w, err := newWork(o)
+		require.NoError(t, err)
+		require.Equal(t, want, w.checks.Interval)
+	}
+}

@@ -132,7 +132,8 @@ func program(t *testing.T, language string) statesynctest.ReaderProgram {
 		require.NoError(t, err)
 		return statesynctest.Command(strings.TrimSpace(string(output)), "-I", "-S", "python/trueup_statesync.py")
 	case "TypeScript":
-		return statesynctest.Command("node", filepath.Join(compiled(t), "trueup_statesync.js"))
+		folder := compiled(t)
+		return statesynctest.Command("node", filepath.Join(folder, "trueup_statesync.js"))
 	}
 	return replica()
 }

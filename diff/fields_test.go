@@ -331,6 +331,17 @@ func TestOurEntryOfASubresourceIsAnother(t *testing.T) {
 	require.Empty(t, fields)
 }
 
+// TestASecretIsMaskedInADifferenceAlone: the object that was compared is applied next.
+func TestASecretIsMaskedInADifferenceAlone(t *testing.T) {
+	t.Parallel()
+	const text = `{apiVersion: v1, kind: Secret, metadata: {annotations: {a: b, example.com/desired-hash: bb68}}, data: {a: eA==}}`
+	desired := object(t, text)
+	fields, err := diff.Fields(desired, owned(t, `{apiVersion: v1, kind: Secret, metadata: {}}`, `{}`, ""), diff.Options{Manager: "me"})
+	require.NoError(t, err)
+	require.NotEmpty(t, fields)
+	require.Equal(t, object(t, text), desired)
+}
+
 func TestFieldsNeedsAManager(t *testing.T) {
 	t.Parallel()
 	_, err := diff.Fields(nil, nil, diff.Options{})

@@ -71,7 +71,7 @@ func marked(f statesync.Frame, id string) statesync.Frame {
 // with each is written here, and not taken from our own reader.
 func streamVectors(t *testing.T) []statesynctest.Vector {
 	t.Helper()
-	const e, other = epoch("E1"), epoch("E2")
+	const e, other, third = epoch("E1"), epoch("E2"), epoch("E3")
 	have := []statesync.Item{a1, b2}
 	all := []statesync.Item{a1, b2, c3}
 	list := []statesync.Frame{e.header(0, 2), e.items(0, a1, b2), marked(e.synced(2, have...), "x")}
@@ -300,6 +300,24 @@ func streamVectors(t *testing.T) []statesynctest.Vector {
 			Requests: []map[string]string{
 				everything, cursor("2", "2-x"), everything,
 				{"after": "1", "epoch": string(other), "mark": "1-o"},
+				everything, everything,
+			},
+		},
+		{
+			Name:    "epoch that was left before another",
+			Why:     "of two restores a server has seen neither",
+			Refusal: "behind",
+			Streams: []statesynctest.VectorStream{
+				stream(list...), answer(410, resync),
+				stream(other.header(0, 1), other.items(0, a1), marked(other.synced(1, a1), "o")), answer(410, resync),
+				stream(third.header(0, 1), third.items(0, a1), marked(third.synced(1, a1), "p")),
+				answer(410, resync), open(list...),
+			},
+			States: []statesynctest.ReaderState{two, absent(state(other, 1, a1), b2.Key), state(third, 1, a1)},
+			Requests: []map[string]string{
+				everything, cursor("2", "2-x"), everything,
+				{"after": "1", "epoch": string(other), "mark": "1-o"}, everything,
+				{"after": "1", "epoch": string(third), "mark": "1-p"},
 				everything, everything,
 			},
 		},

@@ -102,6 +102,10 @@ func TestACauseHasTheWordsOfTheKit(t *testing.T) {
 	}{
 		{nil, "", ""},
 		{errors.Join(fmt.Errorf("%w for its turn", external.ErrWaits), foreign), apply.ReasonNotOurs, readiness.Lasting},
+		{
+			errors.Join(fmt.Errorf("%w for its turn", external.ErrWaits), reconcile.Terminal(errAway)),
+			apply.ReasonRequestFailed, readiness.Lasting,
+		},
 		{fmt.Errorf("%w for its turn", external.ErrWaits), "Progressing", readiness.Waiting},
 		{foreign, apply.ReasonNotOurs, readiness.Lasting},
 		{reconcile.Terminal(foreign), apply.ReasonNotOurs, readiness.Lasting},

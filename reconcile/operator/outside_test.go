@@ -1,12 +1,15 @@
 package operator //nolint:testpackage // outcomes are given
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/external"
@@ -81,4 +84,69 @@ func TestPartsAreSeenInTheOutcome(t *testing.T) {
 	o.look(askAgain)
 	require.NoError(t, o.seen(nil, 0))
 	require.Equal(t, askAgain, o.again, "without things outside all is as before")
+}
+
+// TestWhatIsKnownOfPartsGoesWithTheirObject: a program that runs for months sees many objects come and go.
+func TestWhatIsKnownOfPartsGoesWithTheirObject(t *testing.T) {
+	t.Parallel()
+	w, object, looks := worker(t, &rest.Config{}), shopIn("x"), 0
+	var things []external.Thing
+	w.operator.Outside = &Outside[*shop]{
+		Things: func(*shop) *[]external.Thing { return &things },
+		Parts: func(*shop) []*external.Part {
+			return []*external.Part{{Name: "host", Wanted: true, Make: func(context.Context) error { looks++; return nil }}}
+		},
+	}
+	w.checks = &external.Checks{Interval: time.Hour}
+	look := func() {
+		pass, err := w.outside(object)
+		require.NoError(t, err)
+		pass.Make(t.Context())
+	}
+	look()
+	look()
+	require.Equal(t, 1, looks)
+	gone, err := w.teardown(t.Context(), object)
+	require.NoError(t, err)
+	require.True(t, gone)
+	look()
+	require.Equal(t, 2, looks)
+}
+
+// TestAnObjectThatTheTypeCannotHoldStaysWithWhatItHasOutside: its fields may say how to find that.
+func TestAnObjectThatTheTypeCannotHoldStaysWithWhatItHasOutside(t *testing.T) {
+	t.Parallel()
+	s := &server{}
+	w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
+	w.operator.Outside = &Outside[*shop]{}
+	now := metav1.Now()
+	object.DeletionTimestamp, object.Finalizers = &now, []string{w.finalizer.Name}
+	_, err := w.misfit(t.Context(), object, reconcile.Terminal(errors.New("cannot hold it")))
+	require.ErrorContains(t, err, "cannot hold it")
+	require.Equal(t, 1, s.writes, "of the status")
+	require.EqualValues(t, reasonInvalidObject, readyOf(object.Status.Conditions).Reason)
+}
+
+// TestAPanicOfPartsIsInTheStatus: a deletion that does not go on says why.
+func TestAPanicOfPartsIsInTheStatus(t *testing.T) {
+	t.Parallel()
+	s := &server{}
+	w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
+	w.operator.Outside = &Outside[*shop]{Parts: func(*shop) []*external.Part { panic("no such zone") }}
+	gone, err := w.teardown(t.Context(), object)
+	require.False(t, gone)
+	require.ErrorContains(t, err, "no such zone")
+	require.Equal(t, 1, s.writes)
+	require.Contains(t, readyOf(object.Status.Conditions).Message, "no such zone")
+}
+
+func TestPartsAreLookedAtEveryFiveMinutesUnlessAnotherTimeIsStated(t *testing.T) {
+	t.Parallel()
+	o := worker(t, &rest.Config{}).operator
+	for stated, want := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Hour: time.Hour} {
+		o.Outside = &Outside[*shop]{Interval: stated}
+		w, err := newWork(o)
+		require.NoError(t, err)
+		require.Equal(t, want, w.checks.Interval)
+	}
 }

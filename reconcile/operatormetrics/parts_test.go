@@ -7,7 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -99,6 +101,72 @@ func TestPartsTellWhatTheyHaveDone(t *testing.T) {
 	problems, err := testutil.GatherAndLint(r)
 	require.NoError(t, err)
 	require.Empty(t, problems)
+}
+
+// TestThePartsThatWorkShowWhatWaits has a queue and a copy of which each number is another one.
+func TestThePartsThatWorkShowWhatWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hang := func(ctx context.Context, key string) error {
+			if key == "bad" {
+				return reconcile.Terminal(errors.New("refused"))
+			}
+			<-ctx.Done()
+			return nil
+		}
+		queue := &reconcile.Queue[string]{Workers: 1, Reconcile: func(ctx context.Context, key string) (reconcile.Result, error) {
+			return reconcile.Result{}, hang(ctx, key)
+		}}
+		log := &statesync.Memory{}
+		require.NoError(t, log.AddScope("eu"))
+		for _, id := range []string{"bad", "good", "slow", "slower"} {
+			require.NoError(t, log.Commit(statesync.Change{Scope: "eu", Key: statesync.Key{Collection: "all", ID: id}, Value: []byte(`1`)}))
+		}
+		server := &statesync.Server{Log: log}
+		replica := &statesync.Replica{Source: server, Scope: "eu", Handle: func(ctx context.Context, item statesync.Item) error {
+			if item.Key.ID == "good" {
+				return nil
+			}
+			return hang(ctx, item.Key.ID)
+		}}
+		r := prometheus.NewRegistry()
+		require.NoError(t, errors.Join(operatormetrics.Queue(r, queue), operatormetrics.Replica(r, replica)))
+		ctx, stop := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		for _, start := range []func(context.Context) error{queue.Start, server.Start, replica.Start} {
+			ended.Go(func() {
+				if err := start(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		queue.Add("bad", "slow", "a", "b", "c")
+		synctest.Wait()
+		have := shown(t, r)
+		for _, want := range []string{
+			"trueup_queue_parked queue 1", "trueup_queue_waiting queue 3",
+			"trueup_replica_complete eu 1", "trueup_replica_parked eu 1", "trueup_replica_pending eu 3", "trueup_replica_behind eu 4",
+		} {
+			require.Contains(t, have, want)
+		}
+		stop()
+		ended.Wait()
+	})
+}
+
+// TestWhatCannotBeRegisteredLeavesNothing: the caller can try again, with another name.
+func TestWhatCannotBeRegisteredLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	require.NoError(t, r.Register(prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "trueup_queue_parked", Help: "Keys that are not repeated before an event, as a repetition cannot cure them.",
+		ConstLabels: prometheus.Labels{"queue": "jobs"},
+	})))
+	queue := &reconcile.Queue[string]{Name: "jobs"}
+	require.Error(t, operatormetrics.Queue(r, queue))
+	require.Equal(t, []string{"trueup_queue_parked jobs 0"}, shown(t, r))
+	queue.Name = "others"
+	require.NoError(t, operatormetrics.Queue(r, queue))
 }
 
 // Example has the metrics of a service that keeps a copy of a log, and works through it.

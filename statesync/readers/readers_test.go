@@ -132,36 +132,48 @@ func program(t *testing.T, language string) statesynctest.ReaderProgram {
 		require.NoError(t, err)
 		return statesynctest.Command(strings.TrimSpace(string(output)), "-I", "-S", "python/trueup_statesync.py")
 	case "TypeScript":
-		folder := t.TempDir()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		output, err := exec.CommandContext(ctx, "node", "typescript/node_modules/typescript/bin/tsc", "--project", "typescript", "--outDir", folder).
-			CombinedOutput()
-		require.NoError(t, err, "%s", output)
-		// Node reads there that these are modules.
-		require.NoError(t, os.WriteFile(filepath.Join(folder, "package.json"), []byte(`{"type":"module"}`), 0o600))
+		folder := compiled(t)
 		return statesynctest.Command("node", filepath.Join(folder, "trueup_statesync.js"))
 	}
 	return replica()
 }
 
+// compiled returns the folder with the reader in TypeScript, as JavaScript.
+func compiled(t *testing.T) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	output, err := exec.CommandContext(ctx, "node", "typescript/node_modules/typescript/bin/tsc", "--project", "typescript", "--outDir", folder).
+		CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	// Node reads there that these are modules.
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "package.json"), []byte(`{"type":"module"}`), 0o600))
+	return folder
+}
+
 // TestAReaderRefusesWhatIsNoURL: it would try for ever.
 func TestAReaderRefusesWhatIsNoURL(t *testing.T) {
 	t.Parallel()
-	need(t, "Python")
-	for _, url := range []string{"nonsense", "ftp://example.com", "https://"} {
-		program := exec.CommandContext(
-			t.Context(),
-			"python3",
-			"-c",
-			"import sys; from trueup_statesync import Reader; Reader(sys.argv[1], 'eu')",
-			url,
-		)
-		program.Dir = "python"
-		program.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
-		output, err := program.CombinedOutput()
-		require.Error(t, err, url)
-		require.Contains(t, string(output), "ValueError: url: must be an http or https URL, such as https://control.example/sync")
+	for language, program := range map[string][]string{
+		"Python":     {"python3", "-c", "import sys; from trueup_statesync import Reader; Reader(sys.argv[1], 'eu')"},
+		"TypeScript": {"node", "--input-type=module", "--eval", "import { Reader } from './trueup_statesync.js'; new Reader(process.argv[1], 'eu')"},
+	} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			need(t, language)
+			folder := "python"
+			if language == "TypeScript" {
+				folder = compiled(t)
+			}
+			for _, url := range []string{"nonsense", "ftp://example.com", "https://"} {
+				command := exec.CommandContext(t.Context(), program[0], append(program[1:len(program):len(program)], url)...)
+				command.Dir, command.Env = folder, append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+				output, err := command.CombinedOutput()
+				require.Error(t, err, url)
+				require.Contains(t, string(output), "Error: url: must be an http or https URL, such as https://control.example/sync")
+			}
+		})
 	}
 }
 

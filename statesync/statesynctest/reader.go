@@ -127,6 +127,7 @@ func readerChecks() []readerCheck {
 		{name: "a restart of the server costs no list", run: readsRestart},
 		{name: "a restore leads to a list, and absent keys are reported once it is proven", run: readsRestore},
 		{name: "a cursor below the floor leads to a list", run: readsFloor},
+		{name: "a tombstone in a list is an order", run: readsListedTombstone},
 		{name: "a server behind its past is refused", run: readsBehind},
 		{name: "a lost frame is found", run: readsLostFrame},
 		{name: "a lost item is found by the digest", run: readsLostItem},

@@ -174,6 +174,26 @@ func readsFloor(ctx context.Context, s *stand) error {
 	return err
 }
 
+// readsListedTombstone has a list after a doubt: what was deleted meanwhile is in it as a tombstone.
+func readsListedTombstone(ctx context.Context, s *stand) error {
+	requests, err := s.away(ctx)
+	if err != nil {
+		return err
+	}
+	s.door.next(fails(http.StatusNotFound, "unknown_scope", ""))
+	s.serve(ctx)
+	for n, list := range []bool{false, true} {
+		if err := s.asks(ctx, requests+1+n, list); err != nil {
+			return err
+		}
+	}
+	state, err := s.reaches(ctx)
+	if err == nil && (len(state.Deleted) != 1 || state.Deleted[0].ID != "2" || len(state.Absent) > 0) {
+		err = fmt.Errorf("deleted: is %v, absent: is %v after a list with a tombstone of 2", state.Deleted, state.Absent)
+	}
+	return err
+}
+
 // readsBehind has a server of the same epoch that knows the first change only.
 func readsBehind(ctx context.Context, s *stand) error {
 	if _, err := s.changes(ctx, puts("1", 1)); err != nil {

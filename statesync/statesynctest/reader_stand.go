@@ -188,6 +188,9 @@ func (s *stand) right(state ReaderState) error {
 		}
 	}
 	for _, key := range state.Absent {
+		if slices.Contains(state.Deleted, key) {
+			return fmt.Errorf("absent: %s, which a tombstone says is deleted", key)
+		}
 		if live(key) || !slices.ContainsFunc(s.last.Items, func(i statesync.Item) bool { return i.Key == key }) {
 			return fmt.Errorf("absent: %s, which the list has, or the state before had not", key)
 		}

@@ -59,6 +59,14 @@ func TestRunReaderFindsWhatIsWrongWithAReader(t *testing.T) {
 			"a tombstone is an order",
 		},
 		{
+			"says twice that a key is gone", "which a tombstone says is deleted", `live.items.keys() - self.deleted if kind`,
+			`live.items.keys() if kind`, "a tombstone in a list is an order",
+		},
+		{
+			"passes over the tombstones of a list", "after a list with a tombstone of 2", `(self.deleted.add if deleted else`,
+			`(self.deleted.add if deleted and not self.list else`, "a tombstone in a list is an order",
+		},
+		{
 			"takes a list that is not proven", "the reader has", `if proves and (`, `if proves and kind != "synced" and (`,
 			"a list that is not proven is not taken",
 		},

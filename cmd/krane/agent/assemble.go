@@ -73,11 +73,11 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	client := control.New(a.Config, tokens, a.Control)
 	registry := newRegistry()
 	contact := newContact(address(a.Config), m, a.Logger)
-	problems := newProblems()
-	streams := &streams{contact: contact, metrics: m, logger: a.Logger, problems: problems}
 	repairs := &repairer{registry: registry}
 	parts := newParts(metadata, typed.Discovery(), cell.Region, a.Logger, repairs.drifted)
-	m.contested, problems.kinds = parts.contested, parts.unserved
+	m.contested = parts.contested
+	problems := newProblems(parts.unserved)
+	streams := &streams{contact: contact, metrics: m, logger: a.Logger, problems: problems}
 
 	reports := &reporter{
 		client: client, breakers: &breaker.Set{OnChange: m.breaker, Pause: periods.Pause}, metrics: m, logger: a.Logger,

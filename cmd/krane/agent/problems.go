@@ -30,8 +30,8 @@ type problems struct {
 	of map[string]string // by resource
 }
 
-func newProblems() *problems {
-	return &problems{of: map[string]string{}, changed: func() {}, kinds: func() []*ctrlv1.Problem { return nil }}
+func newProblems(kinds func() []*ctrlv1.Problem) *problems {
+	return &problems{of: map[string]string{}, changed: func() {}, kinds: kinds}
 }
 
 // item takes in a pass over one item.

@@ -63,7 +63,7 @@ func TestAnEmptyListLetsOnlyTheLastItemGo(t *testing.T) {
 func TestWhatIsKeptForAnEmptyListIsSaidOnceAndReported(t *testing.T) {
 	t.Parallel()
 	var log logtest.Log
-	s := &sweeper{problems: newProblems(), logger: slog.New(slog.NewTextHandler(&log, nil))}
+	s := &sweeper{problems: newProblems(allSeen), logger: slog.New(slog.NewTextHandler(&log, nil))}
 	changed := 0
 	s.problems.changed = func() { changed++ }
 	for _, n := range []int{0, 21, 21, 20, 0, 0} {
@@ -82,7 +82,7 @@ func TestWhatIsKeptForAnEmptyListIsSaidOnceAndReported(t *testing.T) {
 
 func TestThoseThatAreNotWantedAnyMoreAreNoProblem(t *testing.T) {
 	t.Parallel()
-	p := newProblems()
+	p := newProblems(allSeen)
 	key := func(name string) statesync.Key { return stream.Deployments.Key("ws", name) }
 	for _, name := range []string{"a", "b"} {
 		p.item(reconcile.KeyPass[statesync.Key]{Key: key(name), Parked: true, Err: errors.New("no")})

@@ -3,7 +3,9 @@ package pgxlisten_test
 import (
 	"context"
 	"database/sql"
+	"net/url"
 	"testing"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
@@ -41,6 +43,27 @@ func TestNotificationsAreHeardUntilTheConnectionEnds(t *testing.T) {
 	listen()
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
+	require.Zero(t, db.Stats().InUse)
+}
+
+// TestAConnectionThatIsReadOnlyIsGivenUp: after a failover it may lead to the primary of before, which is silent.
+func TestAConnectionThatIsReadOnlyIsGivenUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: waits for 30 seconds")
+	}
+	t.Parallel()
+	source, err := url.Parse(pgtest.NewDatabase(t))
+	require.NoError(t, err)
+	query := source.Query()
+	query.Set("default_transaction_read_only", "on")
+	source.RawQuery = query.Encode()
+	db, err := sql.Open("pgx", source.String())
+	require.NoError(t, err)
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	err = pgxlisten.On(db)(ctx, []string{"one"}, func() {}, func(string, string) {})
+	require.ErrorContains(t, err, "the connection is read-only")
 	require.Zero(t, db.Stats().InUse)
 }
 

@@ -121,6 +121,8 @@ func TestOfTooManyAtADoorTheLastGoAtOnceAndTheOthersInTime(t *testing.T) {
 			require.ErrorIs(t, <-errs, db.ErrBusy)
 		}
 		require.Equal(t, 15*time.Second, time.Since(began))
+		_, err = door.Enter(t.Context())
+		require.ErrorContains(t, err, "could not be opened within 15s", "others may wait again")
 	})
 }
 

@@ -249,6 +249,26 @@ func TestAHostnameIsOfOneServiceOfACluster(t *testing.T) {
 	require.Equal(t, 409, w.admin("PUT", servicePath, named("shop.example.com")).status, "a project that comes back has none")
 }
 
+// TestAHostnameIsFreeAfterAnOlderVersionGaveItUp: one that runs beside this version, or ran after it, changes
+// the services alone.
+func TestAHostnameIsFreeAfterAnOlderVersionGaveItUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.seed()
+	const host = "shop.example.com"
+	named := func(host string) string { return strings.Replace(serviceBody, "{", `{"hostname":"`+host+`",`, 1) }
+	staging := strings.Replace(servicePath, "/production", "/staging", 1)
+	w.must("PUT", projectsPath+projectY, strings.Replace(projectBody, clusterA, clusterB, 1))
+	w.must("PUT", servicePath, named(host))
+	w.must("PUT", strings.Replace(servicePath, projectX, projectY, 1), named(host)) // on another cluster
+	require.Equal(t, 409, w.admin("PUT", staging, named(host)).status)
+	w.update(`UPDATE services SET spec = replace(spec, ?, ?) WHERE project_id = ?`, host, "other.example.com", projectX)
+	w.must("PUT", staging, named(host))
+	w.update(`UPDATE services SET deleted = 1, spec = '{}' WHERE project_id = ? AND environment = 'staging'`, projectX)
+	w.must("PUT", servicePath, named(host))
+	require.Equal(t, 409, w.admin("PUT", staging, named(host)).status)
+}
+
 // TestAChangeWithAConditionIsRefused: it would hold for any version.
 func TestAChangeWithAConditionIsRefused(t *testing.T) {
 	t.Parallel()

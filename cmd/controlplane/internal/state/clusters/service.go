@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,13 +69,22 @@ func hostnameFree(ctx context.Context, tx *db.Tx, clusterID string, id starbase.
 	if hostname == "" {
 		return nil
 	}
-	var taken int
-	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM services s JOIN projects p ON p.id = s.project_id
+	rows, err := tx.QueryContext(ctx, `SELECT s.spec FROM services s JOIN projects p ON p.id = s.project_id
 		WHERE s.hostname = ? AND p.cluster_id = ?
 		AND NOT (s.project_id = ? AND s.environment = ? AND s.service_id = ?)`,
-		hostname, clusterID, id.ProjectID, id.Environment, id.ServiceID).Scan(&taken)
-	if err == nil && taken > 0 {
-		err = ErrHostnameTaken
+		hostname, clusterID, id.ProjectID, id.Environment, id.ServiceID)
+	specs, err := db.Collect(rows, err, func(rows *sql.Rows, spec *string) error { return rows.Scan(spec) })
+	for _, spec := range specs {
+		// A replica of an older version changes and deletes services without a look at the column.
+		var other struct {
+			Hostname string `json:"hostname"`
+		}
+		if err := json.Unmarshal([]byte(spec), &other); err != nil {
+			return err
+		}
+		if other.Hostname == hostname {
+			return ErrHostnameTaken
+		}
 	}
 	return err
 }

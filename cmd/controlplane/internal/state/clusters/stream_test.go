@@ -147,6 +147,35 @@ func (w *watched) ends() error {
 	}
 }
 
+// TestAStreamOpensThroughTheDoor has a door that is full, and then more open streams than open at a time.
+func TestAStreamOpensThroughTheDoor(t *testing.T) {
+	t.Parallel()
+	s := startStreaming(t, func() *clusters.Store { return openStore(t, filepath.Join(t.TempDir(), "trueup.db")) })
+	token := s.register(clusterA)
+	var leaves []func()
+	for range 4 {
+		leave, err := clusters.Enter(t.Context(), s.server)
+		require.NoError(t, err)
+		t.Cleanup(leave) // a handler that waits for it keeps the server from its end
+		leaves = append(leaves, leave)
+	}
+	first := s.watch(clusterA, token, statesync.Cursor{})
+	select {
+	case <-first.frames:
+		require.Fail(t, "it has begun")
+	case err := <-first.ended:
+		require.NoError(t, err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	first.names(s.version(clusterA))
+	for range 5 {
+		s.watch(clusterA, token, statesync.Cursor{}).names(s.version(clusterA))
+	}
+}
+
 func TestAStreamNamesEachVersionOfThisAndOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	open := oneDatabase(t)

@@ -363,6 +363,45 @@ func TestRegionsOfBeforeKeepWhatTheyHave(t *testing.T) {
 	}
 }
 
+// TestServicesOfBeforeHaveTheirHostnames has the migration that stores hostnames run on services of before.
+func TestServicesOfBeforeHaveTheirHostnames(t *testing.T) {
+	before, ok := later(t).(fstest.MapFS)
+	require.True(t, ok)
+	maps.DeleteFunc(before, func(name string, _ *fstest.MapFile) bool { return name >= "migrations/0026" })
+	for name, open := range openers(t) {
+		t.Run(name, func(t *testing.T) {
+			database, err := open(before)
+			require.NoError(t, err)
+			require.NoError(t, database.Write(t.Context(), func(tx *db.Tx) error {
+				for _, statement := range []string{
+					strings.Replace(insert, "?", "'c'", 1),
+					`INSERT INTO projects (id, cluster_id, workspace_id, workspace_slug, slug, namespace, settings, deleted, generation, updated_at)
+						VALUES ('p', 'c', 'w', 'acme', 'shop', 'ns', '{}', 0, 1, 1)`,
+					`INSERT INTO services (project_id, environment, service_id, spec, deleted, generation, updated_at) VALUES
+						('p', 'production', 'a', '{"image":"a:1","hostname":"shop.example.com"}', 0, 1, 1),
+						('p', 'production', 'b', '{"image":"a:1"}', 0, 1, 1), ('p', 'production', 'c', '{}', 1, 1, 1)`,
+				} {
+					if _, err := tx.ExecContext(t.Context(), statement); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			require.NoError(t, database.Close())
+
+			database, err = open(later(t))
+			require.NoError(t, err)
+			defer database.Close()
+			require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
+				rows, err := tx.QueryContext(t.Context(), `SELECT service_id || ' ' || hostname FROM services ORDER BY service_id`)
+				have, err := db.Collect(rows, err, func(rows *sql.Rows, line *string) error { return rows.Scan(line) })
+				require.Equal(t, []string{"a shop.example.com", "b ", "c "}, have)
+				return err
+			}))
+		})
+	}
+}
+
 func TestADamagedDatabaseIsNotOpened(t *testing.T) {
 	path := filled(t)
 	content, err := os.ReadFile(path)

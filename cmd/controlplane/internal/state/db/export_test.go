@@ -3,6 +3,7 @@ package db
 import (
 	"io/fs"
 	"testing"
+	"time"
 )
 
 // Knowing returns c for a program with other migrations, in the folder migrations of files.
@@ -38,4 +39,14 @@ func Kept(tb testing.TB, d *Database) (n int) {
 		tb.Fatal(err)
 	}
 	return n
+}
+
+// Replaced returns how often a pool that looks read-only n times, a step apart, has its connections replaced.
+func Replaced(n int, between, step time.Duration) int {
+	g := &generations{between: between}
+	for range n {
+		g.end()
+		time.Sleep(step)
+	}
+	return g.now()
 }

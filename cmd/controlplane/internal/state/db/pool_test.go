@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
@@ -94,4 +96,12 @@ func TestConnectionsThatHaveBecomeReadOnlyAreReplaced(t *testing.T) {
 	require.NoError(t, database.Ping(ctx), "a look alone replaces the connections, too")
 	fill()
 	require.NoError(t, write("7"))
+}
+
+// TestConnectionsAreReplacedOnceInAWhile: each write to a database that stays read-only finds it so.
+func TestConnectionsAreReplacedOnceInAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		require.Equal(t, 3, db.Replaced(30, time.Second, 100*time.Millisecond))
+		require.Equal(t, 30, db.Replaced(30, time.Second, time.Second))
+	})
 }

@@ -30,9 +30,9 @@ func TestTheTableOfVersionsIsTrue(t *testing.T) {
 	require := func(file, module string) string {
 		return minor(file, `^\s+`+regexp.QuoteMeta(module)+` v(\d+\.\d+)\.`)
 	}
-	const plans = "internal/build/testrun/plans.go"
+	const plans = "internal/build/testrun/newest.go"
 	oldestGo, newestGo := minor("go.mod", `^go (\d+\.\d+)`), minor(plans, `newestGo = "go(\d+\.\d+)`)
-	clients, newest := require("go.mod", "k8s.io/client-go"), minor(plans, `newestMinor = "v(\d+\.\d+)"`)
+	clients, newest := require("go.mod", "k8s.io/client-go"), minor(plans, `newestMinor   = "v(\d+\.\d+)"`)
 	manager := require("reconcile/controllerruntime/go.mod", "sigs.k8s.io/controller-runtime")
 	server := minor("internal/kube/go.mod", `^\s+k8s\.io/kubernetes v(\d+\.\d+)\.`)
 	sqlite := require("statesync/sqlstore/go.mod", "modernc.org/sqlite")
@@ -47,7 +47,7 @@ func TestTheTableOfVersionsIsTrue(t *testing.T) {
 	for subject, want := range map[string][2]string{
 		"Go":                      {oldestGo, oldestGo + ", " + newestGo},
 		"client-go, apimachinery": {clients, clients + ", " + newest},
-		"controller-runtime":      {manager, manager},
+		"controller-runtime":      {manager, manager + ", " + minor(plans, `newestManager = "v(\d+\.\d+)"`)},
 		"Kubernetes, the server":  {"one with server-side apply", server},
 		"PostgreSQL":              {minor("statesync/sqlstore/dialect.go", `PostgreSQL is PostgreSQL (\d+) or newer`), "what Debian stable has"},
 		"SQLite":                  {minor("statesync/sqlstore/dialect.go", `SQLite is SQLite (\d+\.\d+) or newer`), "`modernc.org/sqlite` " + sqlite},

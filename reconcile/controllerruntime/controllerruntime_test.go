@@ -154,7 +154,7 @@ func TestAddNamesWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, controllerruntime.Add(nil, newOperator("wrong")), "a Manager and an Operator are required")
 	require.ErrorContains(t, controllerruntime.Add[*Board](mgr, nil), "a Manager and an Operator are required")
 	err = controllerruntime.Add(mgr, &operator.Operator[client.Object]{})
-	require.ErrorContains(t, err, "the type of the Operator is client.Object; want a pointer to a struct")
+	require.ErrorContains(t, err, "Object; want a pointer to a struct")
 
 	o := newOperator("named")
 	o.Kind = boards()

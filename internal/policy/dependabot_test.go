@@ -72,7 +72,7 @@ func TestDependabotHasEveryModule(t *testing.T) {
 		}
 		left, stale := dependabotMisses(dependabotFolders(string(config), ecosystem), folders)
 		for _, folder := range left {
-			t.Errorf(".github/dependabot.yml: %s: /%s has a %s and is in no pattern: its dependencies get no updates", ecosystem, folder, manifest)
+			t.Errorf(".github/dependabot.yml: %s: no pattern has /%s, which has a %s: its dependencies get no updates", ecosystem, folder, manifest)
 		}
 		for _, pattern := range stale {
 			t.Errorf(".github/dependabot.yml: %s: /%s has no folder with a %s", ecosystem, pattern, manifest)
@@ -83,7 +83,8 @@ func TestDependabotHasEveryModule(t *testing.T) {
 // TestDependabotMisses shows what the rule catches: a pattern of one level leaves out what is deeper.
 func TestDependabotMisses(t *testing.T) {
 	t.Parallel()
-	config := "  - package-ecosystem: gomod\n    directories: [\"/\", /a/*, \"/gone\"]\n    x: y\n  - package-ecosystem: npm\n    directory: /n\n"
+	config := "  - package-ecosystem: gomod\n    directories: [\"/\", /a/*, \"/gone\"]\n    x: y\n" +
+		"  - package-ecosystem: npm\n    directory: /n\n"
 	left, stale := dependabotMisses(dependabotFolders(config, "gomod"), []string{".", "a/b", "a/b/c"})
 	if strings.Join(left, " ") != "a/b/c" || strings.Join(stale, " ") != "gone" {
 		t.Errorf("left %q, stale %q", left, stale)

@@ -220,6 +220,22 @@ func TestTheFlagsOfTheChartAreThoseOfTheProgram(t *testing.T) {
 	}
 }
 
+// TestTheChartHasTheLevelsOfTheProgram: a level renders if the program knows it.
+func TestTheChartHasTheLevelsOfTheProgram(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"trace", "debug", "info", "warn", "warning", "error", "off", "INFO", "thurkube=debug", "warn, thurkube = debug", "warn,", "a=trace,b=off",
+		"loud", "warn,loud", "thurkube=loud", "thurkube", "debug=", "infoo", "warn error",
+	} {
+		_, err := helmtest.Run(t, nil, "template", "x", "chart", "--set", "logLevel="+strings.ReplaceAll(text, ",", `\,`))
+		if _, unknown := logLevel(text); unknown == "" {
+			require.NoError(t, err, text)
+		} else {
+			require.ErrorContains(t, err, "/logLevel", text)
+		}
+	}
+}
+
 // TestTheChartIsLinted is without a warning.
 func TestTheChartIsLinted(t *testing.T) {
 	t.Parallel()
@@ -245,6 +261,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"probes.liveness.periodSeconds=0":             "/probes/liveness/periodSeconds",
 		"probes.readiness.timeoutSeconds=1s":          "/probes/readiness/timeoutSeconds",
 		"probes.readiness.period=5":                   "'period'",
+		"health.host=127.0.0.1":                       "/health/host",
 		"logLevel=1":                                  "/logLevel",
 		"clusterAccessNamespaces=some":                "/clusterAccessNamespaces",
 		"keepFinished=soon":                           "/keepFinished",

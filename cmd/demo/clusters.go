@@ -158,9 +158,17 @@ func (c *clusters) runs(ctx context.Context, want int) error {
 				running++
 			}
 		}
-		c.demo.display.progress("%d of %d pods running", running, want)
+		c.demo.display.progress("%s", podsSoFar(running, len(pods.Items), want))
 		return running == want && len(pods.Items) == want, nil
 	})
+}
+
+// podsSoFar is how far the pods are that are to run, or where none is wanted, to go.
+func podsSoFar(running, there, want int) string {
+	if want == 0 {
+		return fmt.Sprintf("%d pods left", there)
+	}
+	return fmt.Sprintf("%d of %d pods running", running, want)
 }
 
 // drift edits a Deployment and deletes one, and measures how fast they are as before.

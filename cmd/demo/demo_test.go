@@ -37,6 +37,7 @@ func TestTheDemoShowsWhatItPromises(t *testing.T) {
 	} {
 		require.Contains(t, stdout.String(), want)
 	}
+	require.NotContains(t, stdout.String(), "of 0 pods")
 	require.NotContains(t, stdout.String(), "\033", "plain lines where there is no terminal")
 	_, summary, _ := strings.Cut(stdout.String(), "all in")
 	t.Log(summary)
@@ -52,7 +53,8 @@ func TestAnUnknownContextIsNamed(t *testing.T) {
 func TestRestIsWhatIsSentAfterQuietHalfWindow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &demo{display: &display{out: &bytes.Buffer{}}}
+		var out bytes.Buffer
+		d := &demo{display: &display{out: &out}}
 		began, late := time.Now(), 0
 		sent := func() (int, error) {
 			switch since := time.Since(began); {
@@ -67,10 +69,18 @@ func TestRestIsWhatIsSentAfterQuietHalfWindow(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "0 requests to it in 10s", text)
 		require.Equal(t, 25*time.Second, time.Since(began), "5 s and 10 s are not quiet")
+		require.Contains(t, out.String(), ": 5 requests to it in the last 5s\n: 2 requests to it in the last 5s\n")
 		began, late = time.Now(), 2
 		_, err = d.rest(t.Context(), "a", "requests to it", 10*time.Second, sent)
 		require.ErrorContains(t, err, "2 requests to it in 10s although nothing had changed")
 	})
+}
+
+// TestARemovalCountsWhatIsLeft: "24 of 0 pods running" says nothing.
+func TestARemovalCountsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "3 of 24 pods running", podsSoFar(3, 20, 24))
+	require.Equal(t, "5 pods left", podsSoFar(0, 5, 0), "one that is deleted does not run, and is there")
 }
 
 func TestTheQuantileOfAHistogram(t *testing.T) {

@@ -73,7 +73,7 @@ func (d *demo) rest(ctx context.Context, name, what string, window time.Duration
 			last, err = sent()
 		}
 		quiet = last == before
-		d.display.progress("%d more were sent", last-before)
+		d.display.progress("%d %s in the last %s", last-before, what, window/2)
 	}
 	if err == nil {
 		err = wait(ctx, window)

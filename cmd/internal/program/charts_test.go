@@ -1,12 +1,15 @@
 package program_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -50,26 +53,49 @@ const podTemplate = `{{- with .Values.imagePullSecrets }}
       priorityClassName: {{ . }}
       {{- end }}`
 
+// envTemplate has each variable once: that of env, else that of the settings, else what the chart sets by itself.
+// Its marks stand for the defaults of the settings, for what an argument has set, and for the volumes and
+// variables of the base.
 const envTemplate = `
-        {{- if not (hasKey .Values.settings "GOMEMLIMIT") }}
+        {{- $given := list }}
+        {{- range .Values.env }}
+        {{- if has .name $given }}{{ fail (printf "env: %s: is there twice, must be there once" .name) }}{{ end }}
+        {{- $given = append $given .name }}
+        {{- end }}
+        {{- $standard := dictCHART_STANDARD }}
+        {{- range $name, $value := .Values.settings }}
+        {{- if and (has $name $given) (ne (toString $value) (get $standard $name)) }}
+        {{- fail (printf "settings.%s: is also in env, must be in one of them" $name) }}
+        {{- end }}
+        {{- if and (eq (toString $value) "") (not (has $name $given)) }}
+        {{- fail (printf "settings.%s: is required, here or in env" $name) }}
+        {{- end }}
+        {{- end }}
+        {{- range .Values.env }}
+        {{- if and (hasKey $standard .name) (eq (get $standard .name) "") (not .valueFrom) (not .value) }}
+        {{- fail (printf "env: %s: is empty, must have a value" .name) }}
+        {{- end }}
+        {{- end }}
+        {{- $all := concat (keys .Values.settings) $given }}CHART_FIXED
+        {{- if not (has "GOMEMLIMIT" $all) }}
         {{- with include "goMemoryLimit" (dig "limits" "memory" "" .Values.resources) }}
         - name: GOMEMLIMIT
           value: {{ . | quote }}
         {{- end }}
         {{- end }}
-        {{- range $name, $value := .Values.settings }}
-        {{- if eq (toString $value) "" }}{{ fail (printf "settings.%s: is required" $name) }}{{ end }}
-        {{- /* A whole number of a file arrives as a float, which prints as 4e+08. */ -}}
-        {{- if kindIs "float64" $value }}{{ if eq (floor $value) $value }}{{ $value = int64 $value }}{{ end }}{{ end }}
+        {{- range $name := keys .Values.settings | sortAlpha }}
+        {{- if not (has $name $given) }}
         - name: {{ $name | quote }}
-          value: {{ tpl (toString $value) $ | quote }}
+          value: {{ include "variable" (dict "root" $ "name" $name) | quote }}
+        {{- end }}
         {{- end }}
         {{- with .Values.env }}
         {{- toYaml . | nindent 8 }}
         {{- end }}`
 
 // helpersText computes nine tenths of a limit of memory, rounded as package installation does it. Of what
-// it cannot read it is empty, and what is no quantity is refused by the schema.
+// it cannot read it is empty, and what is no quantity is refused by the schema. The others say what a variable
+// is, and which folder and port of the pod follow from it: the process and the pod have the same.
 const helpersText = `{{- define "goMemoryLimit" -}}
 {{- /* A number of a file is a float, which prints as 1e+09. */ -}}
 {{- $text := ternary (toString (int64 .)) (toString .) (kindIs "float64" .) -}}
@@ -79,6 +105,69 @@ const helpersText = `{{- define "goMemoryLimit" -}}
 {{- if and $number (hasKey $factors $unit) -}}
 {{- mul (div (mulf (float64 $number) (float64 (get $factors $unit)) | floor | int64) 10) 9 -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* Where the variable "name" is given. */ -}}
+{{- define "place" -}}
+{{- $place := printf "settings.%s" .name -}}
+{{- range .root.Values.env }}{{ if eq .name $.name }}{{ $place = printf "env: %s" .name }}{{ end }}{{ end -}}
+{{- $place -}}
+{{- end -}}
+
+{{- /* The value of the variable "name"; empty: it is not given. */ -}}
+{{- define "variable" -}}
+{{- $text := "" -}}
+{{- if hasKey .root.Values.settings .name -}}
+{{- $value := get .root.Values.settings .name -}}
+{{- /* A whole number of a file arrives as a float, which prints as 4e+08. */ -}}
+{{- if kindIs "float64" $value }}{{ if eq (floor $value) $value }}{{ $value = int64 $value }}{{ end }}{{ end -}}
+{{- $text = tpl (toString $value) .root -}}
+{{- end -}}
+{{- range .root.Values.env -}}
+{{- if eq .name $.name -}}
+{{- if hasKey . "valueFrom" }}{{ fail (printf "env: %s: has valueFrom, must have a value: the pod goes by it" .name) }}{{ end -}}
+{{- $text = .value -}}
+{{- end -}}
+{{- end -}}
+{{- $text -}}
+{{- end -}}
+
+{{- /* Where a volume is mounted: the variable "name" is its folder, or with "inside" what is in it. */ -}}
+{{- define "folder" -}}
+{{- $path := include "variable" . -}}
+{{- if not $path -}}
+{{- .standard -}}
+{{- else -}}
+{{- $folder := ternary (dir (clean $path)) (clean $path) (hasKey . "inside") -}}
+{{- if not (regexMatch "^(/[^/:$]+)+$" $folder) -}}
+{{- $such := ternary (printf "%s/%s" .standard (get . "inside")) .standard (hasKey . "inside") -}}
+{{- fail (printf "%s: is %q, must be a path such as %s: a volume is there" (include "place" .) $path $such) -}}
+{{- end -}}
+{{- if and .key (ne (base $path) .key) -}}
+{{- fail (printf "%s: is %q, must end with /%s, the key of the Secret" (include "place" .) $path .key) -}}
+{{- end -}}
+{{- $folder -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The port of the probes: of the variable "name", an address, else of the variable "port". */ -}}
+{{- define "port" -}}
+{{- $text := toString .standard -}}
+{{- $address := include "variable" . -}}
+{{- $from := .name -}}
+{{- if $address -}}
+{{- if not (regexMatch "^(|0[.]0[.]0[.]0|\\[::\\]|[$][(][A-Za-z0-9_]+[)]):[0-9]+$" $address) -}}
+{{- fail (printf "%s: is %q, must be an address such as :%v: the probes come from outside of the pod" (include "place" .) $address .standard) -}}
+{{- end -}}
+{{- $text = regexFind "[0-9]+$" $address -}}
+{{- else if .port -}}
+{{- $from = .port -}}
+{{- $text = include "variable" (dict "root" .root "name" .port) | default $text -}}
+{{- end -}}
+{{- if or (lt (atoi $text) 1) (gt (atoi $text) 65535) -}}
+{{- fail (printf "%s: has the port %s, must have one from 1 to 65535" (include "place" (dict "root" .root "name" $from)) $text) -}}
+{{- end -}}
+{{- atoi $text -}}
 {{- end -}}
 `
 
@@ -169,16 +258,17 @@ var runtimeVariables = []string{
 }
 
 var (
-	settingRow = regexp.MustCompile("(?m)^\\| `[^`]*--[a-z0-9-]+ ?([a-zA-Z0-9]*)` \\| `([A-Z0-9_]+)` \\| (.*) \\|$")
+	settingRow = regexp.MustCompile("(?m)^\\| `[^`]*--([a-z0-9-]+) ?([a-zA-Z0-9]*)` \\| `([A-Z0-9_]+)` \\| (.*) \\|$")
 	durations  = regexp.MustCompile(`\(default ([0-9]+(ms|s|m|h))+\)`)
 	wholes     = regexp.MustCompile(`\(default [0-9]+\)`)
 	switches   = regexp.MustCompile(`\(default (true|false)\)`)
 )
 
-// settings are the variables of the program that run it, with what each must be, as the manual of the
-// program has them. A setting that the program parses by itself is a string there, and goes by its default.
-// Those of the base that the program leaves to a library are texts.
-func (h habit) settings(t *testing.T, path string, base []string) string {
+// row is a setting in the manual of a program.
+type row struct{ flag, kind, variable, usage string }
+
+// manual is what the program says of the settings that run it.
+func (h habit) manual(t *testing.T, path string) (rows []row) {
 	t.Helper()
 	dir := t.TempDir()
 	code, _, stderr := call(t, path, "man", "--markdown", dir)
@@ -188,35 +278,99 @@ func (h habit) settings(t *testing.T, path string, base []string) string {
 	_, section, ok := strings.Cut(string(page), "\n## "+h.name+"\n")
 	require.True(t, ok)
 	section, _, _ = strings.Cut(section, "\n## ")
-	kinds := map[string]string{}
-	for _, name := range slices.Concat(runtimeVariables, base) {
-		kinds[name] = "text"
+	for _, cells := range settingRow.FindAllStringSubmatch(section, -1) {
+		rows = append(rows, row{cells[1], cells[2], cells[3], cells[4]})
 	}
-	for _, row := range settingRow.FindAllStringSubmatch(section, -1) {
-		kind, name, usage := row[1], row[2], row[3]
+	require.Greater(t, len(rows), 5, "%s has settings", h.name)
+	return rows
+}
+
+// settings are the variables of the program that run it, with what each must be, as the manual of the
+// program has them. A setting that the program parses by itself is a string there, and goes by its default.
+// Those of the base that the program leaves to a library are texts.
+func (h habit) settings(t *testing.T, path string, rows []row, base []string) string {
+	t.Helper()
+	kinds := map[string]string{}
+	refer := func(kind string) string { return fmt.Sprintf(`{"$ref": "#/definitions/%s"}`, kind) }
+	for _, name := range slices.Concat(runtimeVariables, base) {
+		kinds[name] = refer("text")
+	}
+	for _, row := range rows {
+		name := row.variable
 		switch {
-		case kind == "duration" || durations.MatchString(usage):
-			kinds[name] = "duration"
-		case kind == "" || switches.MatchString(usage):
-			kinds[name] = "switch"
-		case kind == "int" || wholes.MatchString(usage):
-			kinds[name] = "whole"
-		case kind == "float":
-			kinds[name] = "number"
-		case strings.HasPrefix(usage, "UUID "):
-			kinds[name] = "uuid"
-		case strings.HasPrefix(usage, "URL "), strings.HasSuffix(name, "BASE_URL"), strings.HasSuffix(name, "CONTROL_URL"):
-			kinds[name] = "url"
+		case row.kind == "duration" || durations.MatchString(row.usage):
+			kinds[name] = refer("duration")
+		case row.kind == "" || switches.MatchString(row.usage):
+			kinds[name] = refer("switch")
+		case row.kind == "int" || wholes.MatchString(row.usage):
+			kinds[name] = refer("whole")
+		case row.kind == "float":
+			kinds[name] = refer("number")
+		case strings.HasPrefix(row.usage, "UUID "):
+			kinds[name] = refer("uuid")
+		case strings.HasPrefix(row.usage, "URL "), strings.HasSuffix(name, "BASE_URL"), strings.HasSuffix(name, "CONTROL_URL"):
+			kinds[name] = refer("url")
 		default:
-			kinds[name] = "text"
+			kinds[name] = refer("text")
+			if choices := h.choices(t, path, row.flag); len(choices) > 0 {
+				list, err := json.Marshal(append(choices, ""))
+				require.NoError(t, err)
+				enum := strings.ReplaceAll(string(list), ",", ", ")
+				kinds[name] = fmt.Sprintf(`{"anyOf": [{"enum": %s}, {"type": "string", "pattern": "[{][{]"}]}`, enum)
+			}
 		}
 	}
-	require.Greater(t, len(kinds), len(runtimeVariables)+5, "%s has settings", h.name)
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
-		lines = append(lines, fmt.Sprintf(`        %q: {"$ref": "#/definitions/%s"}`, name, kinds[name]))
+		lines = append(lines, fmt.Sprintf(`        %q: %s`, name, kinds[name]))
 	}
 	return strings.Join(lines, ",\n")
+}
+
+// choice finds the words of which a setting must be one in the error of a program.
+var choice = regexp.MustCompile(`must be ([a-z]+(?:, [a-z]+)* or [a-z]+)(?:[;,]|\n)`)
+
+// choices are the values that the setting of a flag may have, as the check of the program names them when it
+// gets another one: none, if it takes others or any text. Where it takes them in capitals, too, these are among them.
+func (h habit) choices(t *testing.T, path, flag string) (words []string) {
+	t.Helper()
+	if slices.Contains(h.free, flag) {
+		return nil
+	}
+	refused := func(value string) string {
+		args, env := h.beside(t, flag)
+		_, _, stderr := callWith(t, env, path, append(args, "--"+flag+"="+value)...)
+		_, text, _ := strings.Cut(stderr, "--"+flag+`: is "`+value+`"`)
+		return text
+	}
+	found := choice.FindStringSubmatch(refused("!nonsense!"))
+	if found == nil {
+		return nil
+	}
+	words = regexp.MustCompile(`, | or `).Split(found[1], -1)
+	for _, word := range slices.Clone(words) {
+		if capitals := strings.ToUpper(word); refused(capitals) == "" {
+			words = append(words, capitals)
+		}
+	}
+	return words
+}
+
+// beside is how the program is run to see whether it refuses one flag: it ends in either case.
+func (h habit) beside(t *testing.T, flag string) (args, env []string) {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), []byte(sesame), 0o600))
+	stop := []string{"--kubeconfig", filepath.Join(dir, "none")}
+	if h.alone {
+		stop = []string{"--database", filepath.Join(dir, "none", "db")}
+	}
+	for pair := range slices.Chunk(slices.Concat(inDir(h.args, dir), stop), 2) {
+		if pair[0] != "--"+flag {
+			args = append(args, pair...)
+		}
+	}
+	return args, inDir(h.env, dir)
 }
 
 // more are the values that only this chart has: for flags of its command, and for its volume.
@@ -303,7 +457,8 @@ imagePullSecrets: []
 # Settings by their variables, which "%s --help" lists. One that is empty here must be given.
 # GOMEMLIMIT is nine tenths of the limit of memory, unless it is here ("off" for none). null takes a setting away.
 %s
-# Further variables, as in a container: [{name: N, valueFrom: {secretKeyRef: {name: S, key: K}}}].
+# Variables as in a container: [{name: N, valueFrom: {secretKeyRef: {name: S, key: K}}}]. One that is here takes the
+# place of the setting, also of a required one.
 env: []
 
 %s
@@ -320,6 +475,7 @@ func (h habit) chart(t *testing.T, path, name, manifests string) map[string]stri
 	t.Helper()
 	var templates, definitions []string
 	var values, known string
+	rows := h.manual(t, path)
 	namespace := regexp.MustCompile(`(?m)^  namespace: (\S+)$`).FindStringSubmatch(manifests)[1]
 	released := func(text string) string {
 		return regexp.MustCompile(`\b`+regexp.QuoteMeta(namespace)+`\b`).ReplaceAllString(text, "{{ .Release.Namespace }}")
@@ -344,8 +500,8 @@ func (h habit) chart(t *testing.T, path, name, manifests string) map[string]stri
 		case "Deployment":
 			var template string
 			var set []string
-			template, values, set = h.deployment(t, o, name, released)
-			known = h.settings(t, path, set)
+			template, values, set = h.deployment(t, o, name, rows, released)
+			known = h.settings(t, path, rows, set)
 			templates = append(templates, template)
 		default:
 			require.NotContains(t, text, "{{")
@@ -386,7 +542,7 @@ sources:
 
 // deployment is the template of a Deployment, and the values that go into it.
 func (h habit) deployment(
-	t *testing.T, o unstructured.Unstructured, name string, released func(string) string,
+	t *testing.T, o unstructured.Unstructured, name string, rows []row, released func(string) string,
 ) (template, values string, set []string) {
 	t.Helper()
 	var d appsv1.Deployment
@@ -432,13 +588,17 @@ func (h habit) deployment(
 		text = strings.Replace(text, "  replicas: 2\n", "  replicas: {{ int .Values.replicas }}\n", 1)
 	}
 
-	env := "env:"
-	if len(fixed) > 0 {
-		env += "\n" + strings.TrimSuffix(indented(released(marshal(t, fixed)), "        "), "\n")
+	pod := podOf(d, rows, settings)
+	text = pod.follow(t, text)
+	var own strings.Builder
+	for _, of := range fixed {
+		variable := strings.TrimSuffix(indented(released(marshal(t, []any{of})), "        "), "\n")
+		fmt.Fprintf(&own, "\n        {{- if not (has %q $all) }}\n%s\n        {{- end }}", of.(map[string]any)["name"], variable)
 	}
+	env := "env:" + strings.NewReplacer("CHART_STANDARD", pod.standard, "CHART_FIXED", pod.checks+own.String()).Replace(envTemplate)
 	for _, replace := range [][2]string{
 		{`AAA: ` + podMark, podTemplate},
-		{"env: " + envMark, env + envTemplate},
+		{"env: " + envMark, env},
 		{imageMark, `"{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"`},
 		{"'{{ .Values.image.pullPolicy }}'", "{{ .Values.image.pullPolicy }}"},
 		{"resources: " + resourcesMark, "resources:\n          {{- toYaml .Values.resources | nindent 10 }}"},
@@ -462,6 +622,89 @@ func (h habit) deployment(
 		marshal(t, map[string]any{"resources": resources}),
 		further,
 	), slices.Collect(maps.Keys(settings))
+}
+
+// following is what a pod must have as its settings have it.
+type following struct {
+	standard string            // the defaults of the settings, as arguments of dict
+	checks   string            // templates that refuse settings
+	parts    map[string]string // lines of the Deployment, and what stands for them
+}
+
+// podOf finds the settings by which volumes and the port of the probes go, and those that an argument of the
+// container sets.
+func podOf(d appsv1.Deployment, rows []row, settings map[string]string) following {
+	f := following{parts: map[string]string{}}
+	container := d.Spec.Template.Spec.Containers[0]
+	var mounts []string
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		f.standard += fmt.Sprintf(" %q `%s`", name, settings[name])
+	}
+	secret := map[string]bool{}
+	for _, volume := range d.Spec.Template.Spec.Volumes {
+		secret[volume.Name] = volume.Secret != nil
+	}
+	for _, mount := range container.VolumeMounts {
+		for _, name := range slices.Sorted(maps.Keys(settings)) {
+			inside, ok := strings.CutPrefix(settings[name]+"/", mount.MountPath+"/")
+			if !ok {
+				continue
+			}
+			more := ""
+			if inside = strings.TrimSuffix(inside, "/"); inside != "" {
+				more = fmt.Sprintf(" %q %q", "inside", inside)
+			}
+			if secret[mount.Name] {
+				more += fmt.Sprintf(" %q %q", "key", inside)
+			}
+			folder := fmt.Sprintf(`(include "folder" (dict "root" $ "name" %q "standard" %q%s))`, name, mount.MountPath, more)
+			mounts = append(mounts, fmt.Sprintf("%q %s", name, folder))
+			f.parts["mountPath: "+mount.MountPath+"\n"] = fmt.Sprintf("mountPath: {{ get $folders %q | quote }}\n", name)
+		}
+	}
+	if len(mounts) > 0 {
+		f.checks += "\n        {{- $folders := dict " + strings.Join(mounts, " ") + ` }}
+        {{- range $name, $folder := $folders }}
+        {{- range $other, $above := omit $folders $name }}
+        {{- if hasPrefix (printf "%s/" $above) (printf "%s/" $folder) }}
+        {{- fail (printf "%s: is in %s, must be elsewhere: that is the volume of %s" (include "place" (dict "root" $ "name" $name)) $above $other) }}
+        {{- end }}
+        {{- end }}
+        {{- end }}`
+	}
+	address, port := "", ""
+	for _, row := range rows {
+		for _, arg := range container.Args {
+			if strings.HasPrefix(arg, "--"+row.flag+"=") {
+				f.checks += fmt.Sprintf(`
+        {{- if has %q $all }}
+        {{- fail (printf "%%s: cannot be set: the pod goes by the argument %s" (include "place" (dict "root" $ "name" %q))) }}
+        {{- end }}`, row.variable, arg, row.variable)
+			}
+		}
+		switch row.flag {
+		case "health-probe-bind-address":
+			address = row.variable
+		case "rpc-port":
+			port = row.variable
+		}
+	}
+	if address != "" {
+		standard := container.Ports[0].ContainerPort
+		f.parts[fmt.Sprintf("containerPort: %d\n", standard)] = fmt.Sprintf(
+			"containerPort: {{ include \"port\" (dict \"root\" $ \"name\" %q \"port\" %q \"standard\" %d) }}\n", address, port, standard)
+	}
+	return f
+}
+
+// follow puts templates into the text of a Deployment.
+func (f following) follow(t *testing.T, text string) string {
+	t.Helper()
+	for part, template := range f.parts {
+		require.Equal(t, 1, strings.Count(text, part), "%s in %s", part, text)
+		text = strings.Replace(text, part, template, 1)
+	}
+	return text
 }
 
 func marshal(t *testing.T, value any) string {
@@ -523,6 +766,7 @@ func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
 				}
 			}
 			args = append(args, "--namespace", namespace)
+			standard := variables(t, want)
 			out, err := helmtest.Run(t, nil, args...)
 			require.NoError(t, err)
 			have := helmtest.Objects(t, out)
@@ -578,6 +822,7 @@ func TestEachChartMakesWhatItsBaseHas(t *testing.T) {
 				require.Equal(t, want, variables(t, helmtest.Objects(t, out))["GOMEMLIMIT"], set)
 			}
 			theirs(t, entry.Name(), args)
+			once(t, entry.Name(), args, needed, standard)
 			pod := d.Spec.Template
 			require.Equal(t, "a", pod.Labels["team"])
 			require.Equal(t, "y", pod.Annotations["x"])
@@ -650,6 +895,136 @@ func theirs(t *testing.T, name string, args []string) {
 		require.Contains(t, text, "secretName: 'pg'")
 		require.Contains(t, variables(t, told)["TRUEUP_CONTROLPLANE_DATABASE"], "Name:pg,")
 		require.NotContains(t, text, "trueup-controlplane-database")
+	}
+}
+
+// once gives variables in env: each is rendered once, and a required one needs no setting. One that is given
+// twice is refused.
+func once(t *testing.T, name string, args, needed []string, standard map[string]string) {
+	t.Helper()
+	render := func(more ...string) (string, error) { return helmtest.Run(t, nil, slices.Concat(args, more)...) }
+	entry := func(n int, name string) []string {
+		return []string{
+			"--set", fmt.Sprintf("env[%d].name=%s,env[%d].valueFrom.secretKeyRef.name=mine,env[%d].valueFrom.secretKeyRef.key=k", n, name, n, n),
+		}
+	}
+	alone := slices.Clone(args[:3])
+	for n, variable := range needed {
+		_, err := render(entry(0, variable)...)
+		require.ErrorContains(t, err, "settings."+variable+": is also in env, must be in one of them")
+		_, err = render("--set", "env[0].name="+variable, "--set-string", "settings."+variable+"=,env[0].value=")
+		require.ErrorContains(t, err, "env: "+variable+": is empty, must have a value")
+		alone = append(alone, entry(n, variable)...)
+	}
+	out, err := helmtest.Run(t, nil, alone...)
+	require.NoError(t, err)
+	told := helmtest.Objects(t, out)
+	require.Len(t, containerOf(t, told).Env, len(variables(t, told)), "each is there once")
+	for _, variable := range needed {
+		require.Contains(t, variables(t, told)[variable], "Name:mine")
+	}
+	_, err = render(slices.Concat(entry(0, "MORE"), entry(1, "MORE"))...)
+	require.ErrorContains(t, err, "env: MORE: is there twice, must be there once")
+
+	// What the chart sets by itself gives way, too.
+	require.Contains(t, standard, "GOMEMLIMIT")
+	for _, variable := range slices.Sorted(maps.Keys(standard)) {
+		if slices.Contains(needed, variable) {
+			continue
+		}
+		value := "another"
+		if path.IsAbs(standard[variable]) {
+			value = "/other" + standard[variable]
+		}
+		out, err := render("--set", "env[0].name="+variable+",env[0].value="+value)
+		require.NoError(t, err, variable)
+		told := helmtest.Objects(t, out)
+		require.Len(t, containerOf(t, told).Env, len(variables(t, told)), variable)
+		require.Equal(t, value, variables(t, told)[variable])
+	}
+	level := map[string]string{
+		"application": "PLATTR", "controlplane": "TRUEUP_CONTROLPLANE", "controlplane-postgresql": "TRUEUP_CONTROLPLANE",
+		"krane": "KRANE", "nodepool": "STRATOS", "shuttle": "STARFORM",
+	}[name] + "_LOG_LEVEL"
+	for _, value := range []string{"debug", "WARN", "{{ .Values.global.level }}"} {
+		out, err := render("--set", "global.level=error", "--set-literal", "settings."+level+"="+value)
+		require.NoError(t, err, value)
+		require.Equal(t, strings.Replace(value, "{{ .Values.global.level }}", "error", 1), variables(t, helmtest.Objects(t, out))[level])
+	}
+	_, err = render("--set", "settings."+level+"=loud")
+	require.ErrorContains(t, err, "/settings/"+level)
+	require.ErrorContains(t, err, "'debug', 'info', 'warn', 'error'")
+}
+
+// TestThePodGoesByItsSettings: volumes and ports are where the settings have the folders and the address of the
+// probes. What no pod can have is refused.
+func TestThePodGoesByItsSettings(t *testing.T) {
+	t.Parallel()
+	required := map[string]string{
+		"krane":       "settings.KRANE_CLUSTER_REGION=eu,settings.KRANE_CONTROL_URL=https://c",
+		"shuttle":     "settings.STARFORM_REGION=eu,settings.STARFORM_STARBASE_URL=https://s,settings.STARFORM_CLUSTER_ID=" + cluster,
+		"application": "settings.BASE_DOMAIN=example.com", "nodepool": "settings.AWS_REGION=eu,settings.STRATOS_CLUSTER_NAME=c",
+	}
+	render := func(t *testing.T, chart, set string) (string, error) {
+		t.Helper()
+		return helmtest.Run(t, nil, "template", "r", filepath.Join(charts, chart), "--set", required[chart], "--set", set)
+	}
+	for _, test := range []struct{ chart, set, ports, mounts string }{
+		{"krane", "", "8070", "token=/var/run/krane state=/var/lib/krane"},
+		{"krane", "settings.KRANE_STATE_DIR=/data/k/,settings.KRANE_RPC_PORT=9000", "9000", "token=/var/run/krane state=/data/k"},
+		{"krane", "settings.KRANE_TOKEN_FILE=/t/token,settings.KRANE_STATE_DIR=null", "8070", "token=/t state=/var/lib/krane"},
+		{
+			"krane", "settings.KRANE_HEALTH_PROBE_BIND_ADDRESS=[::]:9999,settings.KRANE_RPC_PORT=1", "9999",
+			"token=/var/run/krane state=/var/lib/krane",
+		},
+		{"krane", "env[0].name=KRANE_STATE_DIR,env[0].value=/e", "8070", "token=/var/run/krane state=/e"},
+		{"shuttle", "settings.STARFORM_METRICS_ADDR=:9", "9", "token=/var/run/starform state=/var/lib/shuttle"},
+		{"shuttle", "settings.STARFORM_SNAPSHOT_WAL_DIR=/data/{{ .Release.Name }}/x", "8080", "token=/var/run/starform state=/data/r"},
+		{"application", "settings.PLATTR_HEALTH_PROBE_BIND_ADDRESS=0.0.0.0:9000", "9000", ""},
+		{"nodepool", "env[0].name=STRATOS_HEALTH_PROBE_BIND_ADDRESS,env[0].value=:9000", "9000", ""},
+	} {
+		t.Run(test.chart+" "+test.set, func(t *testing.T) {
+			t.Parallel()
+			out, err := render(t, test.chart, test.set)
+			require.NoError(t, err)
+			container := containerOf(t, helmtest.Objects(t, out))
+			var ports, mounts []string
+			for _, port := range container.Ports {
+				ports = append(ports, strconv.Itoa(int(port.ContainerPort)))
+			}
+			for _, mount := range container.VolumeMounts {
+				mounts = append(mounts, mount.Name+"="+mount.MountPath)
+			}
+			require.Equal(t, test.ports, strings.Join(ports, " "))
+			require.Equal(t, test.mounts, strings.Join(mounts, " "))
+			require.Equal(t, container.Ports[0].Name, container.ReadinessProbe.HTTPGet.Port.StrVal)
+		})
+	}
+	for _, test := range []struct{ chart, set, want string }{
+		{"krane", "settings.KRANE_STATE_DIR=data", `settings.KRANE_STATE_DIR: is "data", must be a path such as /var/lib/krane`},
+		{"krane", "settings.KRANE_STATE_DIR=/", `settings.KRANE_STATE_DIR: is "/", must be a path`},
+		{"krane", "settings.KRANE_STATE_DIR=/var/run/krane/state", `settings.KRANE_STATE_DIR: is in /var/run/krane, must be elsewhere`},
+		{"krane", "settings.KRANE_STATE_DIR=/var/run", `settings.KRANE_TOKEN_FILE: is in /var/run, must be elsewhere`},
+		{"krane", "settings.KRANE_TOKEN_FILE=/t/other", `settings.KRANE_TOKEN_FILE: is "/t/other", must end with /token, the key of the Secret`},
+		{"krane", "env[0].name=KRANE_STATE_DIR,env[0].valueFrom.a=b", "env: KRANE_STATE_DIR: has valueFrom, must have a value"},
+		{"krane", "settings.KRANE_HEALTH_PROBE_BIND_ADDRESS=127.0.0.1:9", `is "127.0.0.1:9", must be an address such as :8070`},
+		{"krane", "settings.KRANE_RPC_PORT=70000", "settings.KRANE_RPC_PORT: has the port 70000, must have one from 1 to 65535"},
+		{"krane", "settings.KRANE_POD_SECURITY=loose", "'restricted', 'baseline'"},
+		{"shuttle", "settings.STARFORM_SNAPSHOT_WAL_DIR=/data", "must be a path such as /var/lib/shuttle/snapshots"},
+		{"shuttle", "settings.STARFORM_TRANSPORT=pigeon", "'poll', 'stream'"},
+		{"application", "settings.PLATTR_HEALTH_PROBE_BIND_ADDRESS=:0", "has the port 0, must have one from 1 to 65535"},
+		{"nodepool", "settings.STRATOS_CLOUD_PROVIDER=gcp", "'aws', 'local', 'fake'"},
+		{
+			"controlplane", "settings.TRUEUP_CONTROLPLANE_LISTEN=:1",
+			"settings.TRUEUP_CONTROLPLANE_LISTEN: cannot be set: the pod goes by the argument --listen=:8080",
+		},
+		{"controlplane", "env[0].name=TRUEUP_CONTROLPLANE_DATABASE,env[0].value=x", "env: TRUEUP_CONTROLPLANE_DATABASE: cannot be set"},
+	} {
+		t.Run(test.chart+" "+test.set, func(t *testing.T) {
+			t.Parallel()
+			_, err := render(t, test.chart, test.set)
+			require.ErrorContains(t, err, test.want)
+		})
 	}
 }
 

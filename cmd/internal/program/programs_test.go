@@ -291,8 +291,6 @@ var flagLine = regexp.MustCompile(`^ +(?:-., )?--([a-z0-9-]+).*?(?:\[([A-Z][A-Z0
 func (h habit) refuses(t *testing.T, path string) {
 	t.Helper()
 	const nonsense = "!nonsense!"
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), []byte(sesame), 0o600))
 	refused := func(name string, env []string, args ...string) {
 		t.Helper()
 		code, stdout, stderr := callWith(t, env, path, args...)
@@ -302,23 +300,12 @@ func (h habit) refuses(t *testing.T, path string) {
 		require.Regexp(t, nonsense+`|is "\(hidden\)"`, stderr, name)
 		require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 	}
-	// stop ends a program that has accepted the value.
-	stop := []string{"--kubeconfig", filepath.Join(dir, "none")}
-	if h.alone {
-		stop = []string{"--database", filepath.Join(dir, "none", "db")}
-	}
-	env := inDir(h.env, dir)
 	for _, setting := range settingsOf(t, path) {
 		flag, variable, usage := setting[0], setting[1], setting[2]
-		var args []string
-		for pair := range slices.Chunk(slices.Concat(inDir(h.args, dir), stop), 2) {
-			if pair[0] != "--"+flag {
-				args = append(args, pair...)
-			}
-		}
 		if variable == "" || slices.Contains(h.free, flag) {
 			continue
 		}
+		args, env := h.beside(t, flag)
 		refused("--"+flag, env, append(args, "--"+flag+"="+nonsense)...)
 		if flag != "metrics-bind-address" && strings.Contains(usage, "(default ") {
 			// It has no meaning without a value.

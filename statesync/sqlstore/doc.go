@@ -126,7 +126,14 @@
 // # Not done here
 //
 // There is no history: of several changes to a key only the newest is kept. There is no
-// order between scopes. MySQL is not supported. Replication slots are not used.
+// order between scopes. MySQL is not supported.
+//
+// Replication slots are not used. A sequencer that reads transactional messages
+// (pg_logical_emit_message) from one slot was tried in place of the queue: in one run on two
+// processors its writers reached 88 % of the commits of a naive outbox, and 72 % if they saturate
+// the processors, where the queue reached 93 and 74 %. To decode the write-ahead log costs what
+// the queue costs. It would also need wal_level=logical, a role with REPLICATION, and a slot that
+// keeps the log of the server from being removed while no program runs.
 //
 // # SQLite
 //

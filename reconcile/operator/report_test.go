@@ -14,11 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
@@ -204,23 +202,31 @@ func TestViewsWakeObjectsAndStatusesDoNot(t *testing.T) {
 	require.True(t, w.controller.IgnoreStatus)
 }
 
+// twoShops is a server whose watch begins with two Shops, and ends with its request.
+type twoShops struct{}
+
+func (twoShops) RoundTrip(r *http.Request) (*http.Response, error) {
+	const shop = `{"apiVersion":"example.com/v1","kind":"Shop","metadata":`
+	body, events := io.Pipe()
+	go func() {
+		_, _ = io.WriteString(events, `{"type":"ADDED","object":`+shop+`{"namespace":"x","name":"s","uid":"x","resourceVersion":"7"}}}
+			{"type":"ADDED","object":`+shop+`{"namespace":"y","name":"s","uid":"y","resourceVersion":"7"}}}
+			{"type":"BOOKMARK","object":`+shop+`{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
+		<-r.Context().Done()
+		_ = events.CloseWithError(r.Context().Err())
+	}()
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
+}
+
 // A kind of children that comes back is used at once, not when a pass is tried again.
 func TestAKindThatIsSeenStartsPasses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, passes := worker(t, &rest.Config{Host: "http://server", Transport: &server{}}), []string{}
 		w.controller.Await = nil
-		var all []runtime.Object
-		for _, namespace := range []string{"x", "y"} {
-			o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Shop"}}
-			o.SetNamespace(namespace)
-			o.SetName("s")
-			o.SetUID(types.UID(namespace))
-			o.SetResourceVersion("7")
-			all = append(all, o)
-		}
-		lists := map[schema.GroupVersionResource]string{w.operator.resource(): "ShopList"}
-		w.controller.Client = fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, all...)
+		client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://server"}, &http.Client{Transport: twoShops{}})
+		require.NoError(t, err)
+		w.controller.Client = client
 		w.controller.Workers = 1
 		w.controller.Reconcile = func(_ context.Context, key types.NamespacedName, _ *shop) (reconcile.Result, error) {
 			passes = append(passes, key.String())

@@ -78,7 +78,7 @@ const envTemplate = `
         {{- end }}
         {{- $all := concat (keys .Values.settings) $given }}CHART_FIXED
         {{- if not (has "GOMEMLIMIT" $all) }}
-        {{- with include "goMemoryLimit" (dig "limits" "memory" "" .Values.resources) }}
+        {{- with include "trueup.goMemoryLimit" (dig "limits" "memory" "" .Values.resources) }}
         - name: GOMEMLIMIT
           value: {{ . | quote }}
         {{- end }}
@@ -86,7 +86,7 @@ const envTemplate = `
         {{- range $name := keys .Values.settings | sortAlpha }}
         {{- if not (has $name $given) }}
         - name: {{ $name | quote }}
-          value: {{ include "variable" (dict "root" $ "name" $name) | quote }}
+          value: {{ include "trueup.variable" (dict "root" $ "name" $name) | quote }}
         {{- end }}
         {{- end }}
         {{- with .Values.env }}
@@ -95,8 +95,9 @@ const envTemplate = `
 
 // helpersText computes nine tenths of a limit of memory, rounded as package installation does it. Of what
 // it cannot read it is empty, and what is no quantity is refused by the schema. The others say what a variable
-// is, and which folder and port of the pod follow from it: the process and the pod have the same.
-const helpersText = `{{- define "goMemoryLimit" -}}
+// is, and which folder and port of the pod follow from it: the process and the pod have the same. Names of
+// templates are global in a release of several charts.
+const helpersText = `{{- define "trueup.goMemoryLimit" -}}
 {{- /* A number of a file is a float, which prints as 1e+09. */ -}}
 {{- $text := ternary (toString (int64 .)) (toString .) (kindIs "float64" .) -}}
 {{- $number := regexFind "^[0-9]+([.][0-9]+)?" $text -}}
@@ -108,14 +109,14 @@ const helpersText = `{{- define "goMemoryLimit" -}}
 {{- end -}}
 
 {{- /* Where the variable "name" is given. */ -}}
-{{- define "place" -}}
+{{- define "trueup.place" -}}
 {{- $place := printf "settings.%s" .name -}}
 {{- range .root.Values.env }}{{ if eq .name $.name }}{{ $place = printf "env: %s" .name }}{{ end }}{{ end -}}
 {{- $place -}}
 {{- end -}}
 
 {{- /* The value of the variable "name"; empty: it is not given. */ -}}
-{{- define "variable" -}}
+{{- define "trueup.variable" -}}
 {{- $text := "" -}}
 {{- if hasKey .root.Values.settings .name -}}
 {{- $value := get .root.Values.settings .name -}}
@@ -133,39 +134,39 @@ const helpersText = `{{- define "goMemoryLimit" -}}
 {{- end -}}
 
 {{- /* Where a volume is mounted: the variable "name" is its folder, or with "inside" what is in it. */ -}}
-{{- define "folder" -}}
-{{- $path := include "variable" . -}}
+{{- define "trueup.folder" -}}
+{{- $path := include "trueup.variable" . -}}
 {{- if not $path -}}
 {{- .standard -}}
 {{- else -}}
 {{- $folder := ternary (dir (clean $path)) (clean $path) (hasKey . "inside") -}}
 {{- if not (regexMatch "^(/[^/:$]+)+$" $folder) -}}
 {{- $such := ternary (printf "%s/%s" .standard (get . "inside")) .standard (hasKey . "inside") -}}
-{{- fail (printf "%s: is %q, must be a path such as %s: a volume is there" (include "place" .) $path $such) -}}
+{{- fail (printf "%s: is %q, must be a path such as %s: a volume is there" (include "trueup.place" .) $path $such) -}}
 {{- end -}}
 {{- if and .key (ne (base $path) .key) -}}
-{{- fail (printf "%s: is %q, must end with /%s, the key of the Secret" (include "place" .) $path .key) -}}
+{{- fail (printf "%s: is %q, must end with /%s, the key of the Secret" (include "trueup.place" .) $path .key) -}}
 {{- end -}}
 {{- $folder -}}
 {{- end -}}
 {{- end -}}
 
 {{- /* The port of the probes: of the variable "name", an address, else of the variable "port". */ -}}
-{{- define "port" -}}
+{{- define "trueup.port" -}}
 {{- $text := toString .standard -}}
-{{- $address := include "variable" . -}}
+{{- $address := include "trueup.variable" . -}}
 {{- $from := .name -}}
 {{- if $address -}}
 {{- if not (regexMatch "^(|0[.]0[.]0[.]0|\\[::\\]|[$][(][A-Za-z0-9_]+[)]):[0-9]+$" $address) -}}
-{{- fail (printf "%s: is %q, must be an address such as :%v: the probes come from outside of the pod" (include "place" .) $address .standard) -}}
+{{- fail (printf "%s: is %q, must be an address such as :%v: the probes come from outside of the pod" (include "trueup.place" .) $address .standard) -}}
 {{- end -}}
 {{- $text = regexFind "[0-9]+$" $address -}}
 {{- else if .port -}}
 {{- $from = .port -}}
-{{- $text = include "variable" (dict "root" .root "name" .port) | default $text -}}
+{{- $text = include "trueup.variable" (dict "root" .root "name" .port) | default $text -}}
 {{- end -}}
 {{- if or (lt (atoi $text) 1) (gt (atoi $text) 65535) -}}
-{{- fail (printf "%s: has the port %s, must have one from 1 to 65535" (include "place" (dict "root" .root "name" $from)) $text) -}}
+{{- fail (printf "%s: has the port %s, must have one from 1 to 65535" (include "trueup.place" (dict "root" .root "name" $from)) $text) -}}
 {{- end -}}
 {{- atoi $text -}}
 {{- end -}}
@@ -657,7 +658,7 @@ func podOf(d appsv1.Deployment, rows []row, settings map[string]string) followin
 			if secret[mount.Name] {
 				more += fmt.Sprintf(" %q %q", "key", inside)
 			}
-			folder := fmt.Sprintf(`(include "folder" (dict "root" $ "name" %q "standard" %q%s))`, name, mount.MountPath, more)
+			folder := fmt.Sprintf(`(include "trueup.folder" (dict "root" $ "name" %q "standard" %q%s))`, name, mount.MountPath, more)
 			mounts = append(mounts, fmt.Sprintf("%q %s", name, folder))
 			f.parts["mountPath: "+mount.MountPath+"\n"] = fmt.Sprintf("mountPath: {{ get $folders %q | quote }}\n", name)
 		}
@@ -667,7 +668,7 @@ func podOf(d appsv1.Deployment, rows []row, settings map[string]string) followin
         {{- range $name, $folder := $folders }}
         {{- range $other, $above := omit $folders $name }}
         {{- if hasPrefix (printf "%s/" $above) (printf "%s/" $folder) }}
-        {{- fail (printf "%s: is in %s, must be elsewhere: that is the volume of %s" (include "place" (dict "root" $ "name" $name)) $above $other) }}
+        {{- fail (printf "%s: is in %s, must be elsewhere: that is the volume of %s" (include "trueup.place" (dict "root" $ "name" $name)) $above $other) }}
         {{- end }}
         {{- end }}
         {{- end }}`
@@ -678,7 +679,7 @@ func podOf(d appsv1.Deployment, rows []row, settings map[string]string) followin
 			if strings.HasPrefix(arg, "--"+row.flag+"=") {
 				f.checks += fmt.Sprintf(`
         {{- if has %q $all }}
-        {{- fail (printf "%%s: cannot be set: the pod goes by the argument %s" (include "place" (dict "root" $ "name" %q))) }}
+        {{- fail (printf "%%s: cannot be set: the pod goes by the argument %s" (include "trueup.place" (dict "root" $ "name" %q))) }}
         {{- end }}`, row.variable, arg, row.variable)
 			}
 		}
@@ -692,7 +693,7 @@ func podOf(d appsv1.Deployment, rows []row, settings map[string]string) followin
 	if address != "" {
 		standard := container.Ports[0].ContainerPort
 		f.parts[fmt.Sprintf("containerPort: %d\n", standard)] = fmt.Sprintf(
-			"containerPort: {{ include \"port\" (dict \"root\" $ \"name\" %q \"port\" %q \"standard\" %d) }}\n", address, port, standard)
+			"containerPort: {{ include \"trueup.port\" (dict \"root\" $ \"name\" %q \"port\" %q \"standard\" %d) }}\n", address, port, standard)
 	}
 	return f
 }

@@ -1,4 +1,4 @@
-{{- define "goMemoryLimit" -}}
+{{- define "trueup.goMemoryLimit" -}}
 {{- /* A number of a file is a float, which prints as 1e+09. */ -}}
 {{- $text := ternary (toString (int64 .)) (toString .) (kindIs "float64" .) -}}
 {{- $number := regexFind "^[0-9]+([.][0-9]+)?" $text -}}
@@ -10,14 +10,14 @@
 {{- end -}}
 
 {{- /* Where the variable "name" is given. */ -}}
-{{- define "place" -}}
+{{- define "trueup.place" -}}
 {{- $place := printf "settings.%s" .name -}}
 {{- range .root.Values.env }}{{ if eq .name $.name }}{{ $place = printf "env: %s" .name }}{{ end }}{{ end -}}
 {{- $place -}}
 {{- end -}}
 
 {{- /* The value of the variable "name"; empty: it is not given. */ -}}
-{{- define "variable" -}}
+{{- define "trueup.variable" -}}
 {{- $text := "" -}}
 {{- if hasKey .root.Values.settings .name -}}
 {{- $value := get .root.Values.settings .name -}}
@@ -35,39 +35,39 @@
 {{- end -}}
 
 {{- /* Where a volume is mounted: the variable "name" is its folder, or with "inside" what is in it. */ -}}
-{{- define "folder" -}}
-{{- $path := include "variable" . -}}
+{{- define "trueup.folder" -}}
+{{- $path := include "trueup.variable" . -}}
 {{- if not $path -}}
 {{- .standard -}}
 {{- else -}}
 {{- $folder := ternary (dir (clean $path)) (clean $path) (hasKey . "inside") -}}
 {{- if not (regexMatch "^(/[^/:$]+)+$" $folder) -}}
 {{- $such := ternary (printf "%s/%s" .standard (get . "inside")) .standard (hasKey . "inside") -}}
-{{- fail (printf "%s: is %q, must be a path such as %s: a volume is there" (include "place" .) $path $such) -}}
+{{- fail (printf "%s: is %q, must be a path such as %s: a volume is there" (include "trueup.place" .) $path $such) -}}
 {{- end -}}
 {{- if and .key (ne (base $path) .key) -}}
-{{- fail (printf "%s: is %q, must end with /%s, the key of the Secret" (include "place" .) $path .key) -}}
+{{- fail (printf "%s: is %q, must end with /%s, the key of the Secret" (include "trueup.place" .) $path .key) -}}
 {{- end -}}
 {{- $folder -}}
 {{- end -}}
 {{- end -}}
 
 {{- /* The port of the probes: of the variable "name", an address, else of the variable "port". */ -}}
-{{- define "port" -}}
+{{- define "trueup.port" -}}
 {{- $text := toString .standard -}}
-{{- $address := include "variable" . -}}
+{{- $address := include "trueup.variable" . -}}
 {{- $from := .name -}}
 {{- if $address -}}
 {{- if not (regexMatch "^(|0[.]0[.]0[.]0|\\[::\\]|[$][(][A-Za-z0-9_]+[)]):[0-9]+$" $address) -}}
-{{- fail (printf "%s: is %q, must be an address such as :%v: the probes come from outside of the pod" (include "place" .) $address .standard) -}}
+{{- fail (printf "%s: is %q, must be an address such as :%v: the probes come from outside of the pod" (include "trueup.place" .) $address .standard) -}}
 {{- end -}}
 {{- $text = regexFind "[0-9]+$" $address -}}
 {{- else if .port -}}
 {{- $from = .port -}}
-{{- $text = include "variable" (dict "root" .root "name" .port) | default $text -}}
+{{- $text = include "trueup.variable" (dict "root" .root "name" .port) | default $text -}}
 {{- end -}}
 {{- if or (lt (atoi $text) 1) (gt (atoi $text) 65535) -}}
-{{- fail (printf "%s: has the port %s, must have one from 1 to 65535" (include "place" (dict "root" .root "name" $from)) $text) -}}
+{{- fail (printf "%s: has the port %s, must have one from 1 to 65535" (include "trueup.place" (dict "root" .root "name" $from)) $text) -}}
 {{- end -}}
 {{- atoi $text -}}
 {{- end -}}

@@ -1,6 +1,7 @@
 package external
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ type Checks struct {
 
 	mu   sync.Mutex
 	last map[types.UID]map[string]check // by the name of the part
+	most int                            // of last, before what says nothing any more is dropped
 }
 
 type check struct {
@@ -55,9 +57,26 @@ func (c *Checks) done(uid types.UID, part, version string, well bool) {
 		c.last = map[types.UID]map[string]check{}
 	}
 	if c.last[uid] == nil {
+		if len(c.last) >= c.most {
+			c.drop()
+			c.most = 2*len(c.last) + 100
+		}
 		c.last[uid] = map[string]check{}
 	}
 	c.last[uid][part] = check{well, version, c.now()}
+}
+
+// drop leaves out the objects of which each part is due: also those that are gone and were not forgotten, since
+// another client took their finalizer away. The lock is held.
+func (c *Checks) drop() {
+	maps.DeleteFunc(c.last, func(_ types.UID, parts map[string]check) bool {
+		for _, part := range parts {
+			if part.well && c.now().Sub(part.at) < c.Interval {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func (c *Checks) now() time.Time {

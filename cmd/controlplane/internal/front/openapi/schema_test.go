@@ -91,8 +91,10 @@ func (s *schemas) of(t reflect.Type, as use) any {
 		return object{"type": "integer"}
 	case reflect.Int, reflect.Int64: // beyond what a float64 holds
 		return object{"type": "integer", "format": "int64"}
-	case reflect.Uint, reflect.Uint32, reflect.Uint64:
-		return object{"type": "integer", "minimum": 0}
+	case reflect.Uint32:
+		return object{"type": "integer", "format": "uint32", "minimum": 0}
+	case reflect.Uint, reflect.Uint64:
+		return object{"type": "integer", "format": "uint64", "minimum": 0}
 	case reflect.Float64:
 		return object{"type": "number"}
 	case reflect.Slice:

@@ -99,7 +99,7 @@ func (s *Streams) EndRevoked(ctx context.Context, scopes Scopes, logger *slog.Lo
 
 // LogRoute describes a path at which a [statesync.Handler] serves the items of a scope.
 func LogRoute(path, name, summary string) adminapi.Route {
-	number := map[string]any{"type": "integer", "minimum": 0}
+	number := map[string]any{"type": "integer", "format": "uint64", "minimum": 0}
 	text, duration := map[string]any{"type": "string"}, map[string]any{"type": "string", "pattern": `^[0-9.]+(ms|s|m)$`}
 	route := adminapi.Route{Method: http.MethodGet, Path: path, Operation: adminapi.Operation{
 		Name: name, Summary: summary,

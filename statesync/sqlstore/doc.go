@@ -146,8 +146,9 @@
 // Start return an error if DB has none and may have more than one connection. Without
 // _txlock=immediate a transaction that reads before it writes fails, whatever the
 // timeout. Without WAL a reader and a writer wait for each other. Migrate and Start log a
-// warning that names the option if one of these two is missing. A database in memory, of which
-// each connection has its own, is refused, unless DB has one connection and there is no ReadDB.
+// warning that names the option if one of these two is missing, or the busy_timeout is below
+// a second. A database in memory, of which each connection has its own, is refused, unless DB
+// has one connection and there is no ReadDB.
 //
 // # Migrations by another tool
 //

@@ -17,6 +17,9 @@ var ErrNoBusyTimeout = errors.New(
 // errUnfit is in the chain of an error about a database that can never do: Start returns it.
 var errUnfit = errors.New("another database is needed")
 
+// shortBusy is the busy_timeout in milliseconds below which a slow disk alone fails writers.
+const shortBusy = 1000
+
 // unfit is such an error, whose text is its own.
 type unfit struct{ error }
 
@@ -53,6 +56,10 @@ func (s *Store) opened(ctx context.Context) error {
 	}
 	if milliseconds == 0 {
 		return ErrNoBusyTimeout
+	}
+	if milliseconds < shortBusy {
+		s.logger().WarnContext(ctx, "SQLite fails a writer that waits for others for so short a time",
+			slog.String("pragma", "busy_timeout"), slog.Int("is", milliseconds), slog.String("right", "_pragma=busy_timeout(5000)"))
 	}
 	deferred, err := s.deferred(ctx, milliseconds)
 	if err != nil {

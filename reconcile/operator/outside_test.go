@@ -132,7 +132,10 @@ func TestAPanicOfPartsIsInTheStatus(t *testing.T) {
 	t.Parallel()
 	s := &server{}
 	w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
-	w.operator.Outside = &Outside[*shop]{Parts: func(*shop) []*external.Part { panic("no such zone") }}
+	w.operator.Outside = &Outside[*shop]{
+		Parts:  func(*shop) []*external.Part { panic("no such zone") },
+		Things: func(*shop) *[]external.Thing { return &[]external.Thing{} },
+	}
 	gone, err := w.teardown(t.Context(), object)
 	require.False(t, gone)
 	require.ErrorContains(t, err, "no such zone")

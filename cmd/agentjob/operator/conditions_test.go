@@ -151,7 +151,8 @@ func seen(t *testing.T, test func(t *testing.T, p *pass), pods ...*corev1.Pod) {
 		p.runs = []*batchv1.Job{run}
 		var all []runtime.Object
 		for i, pod := range pods {
-			pod.Namespace, pod.Name, pod.Labels = "team", fmt.Sprint("pod-", i), map[string]string{batchv1.JobNameLabel: run.Name}
+			pod.Namespace, pod.Name = "team", fmt.Sprint("pod-", i)
+			pod.Labels = map[string]string{batchv1.JobNameLabel: run.Name, labelManagedBy: manager, v1alpha1.LabelOwner: "j"}
 			pod.OwnerReferences = []metav1.OwnerReference{{UID: run.UID, Controller: new(true)}}
 			o := &unstructured.Unstructured{Object: toObject(pod)}
 			o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))

@@ -128,6 +128,34 @@ func TestAKeyWaitsForItsOwnWrite(t *testing.T) {
 	})
 }
 
+func TestAWriteThatIsShownAlreadyDelaysNoPass(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.put(widgets, newWidget("a", 1))
+		c, p := watching(w)
+		stop := run(t, c)
+		synctest.Wait()
+		require.Equal(t, "a 1", p.take())
+		w.hold(widgets, true)
+		listed := w.get(widgets, keyOf("shop", "a"))
+		c.Wrote(listed)
+		c.Add(keyOf("shop", "a"))
+		synctest.Wait()
+		require.Equal(t, "a 1", p.take(), "the list has shown it")
+		w.hold(widgets, false)
+		w.put(widgets, newWidget("a", 2))
+		synctest.Wait()
+		require.Equal(t, "a 2", p.take())
+		w.hold(widgets, true)
+		c.Wrote(listed)
+		c.Add(keyOf("shop", "a"))
+		synctest.Wait()
+		require.Equal(t, "a 2", p.take(), "an older object does not take back what was shown")
+		require.NoError(t, stop())
+	})
+}
+
 // A callback is slow, so that a pass would have the time to begin.
 func TestAPassSeesTheObjectThatEndsItsWait(t *testing.T) {
 	t.Parallel()

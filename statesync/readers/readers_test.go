@@ -171,7 +171,8 @@ func TestAReaderRefusesWhatIsNoURL(t *testing.T) {
 				command.Dir, command.Env = folder, append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 				output, err := command.CombinedOutput()
 				require.Error(t, err, url)
-				require.Contains(t, string(output), "Error: url: must be an http or https URL, such as https://control.example/sync")
+				kind := map[string]string{"Python": "ValueError", "TypeScript": "Error"}[language]
+				require.Contains(t, string(output), kind+": url: must be an http or https URL, such as https://control.example/sync")
 			}
 		})
 	}

@@ -215,11 +215,6 @@ func (o *Operator[T]) Validate() error {
 	if err := errors.Join(o.validateNames(), o.validateKinds()); err != nil {
 		return err
 	}
-	for _, problem := range validation.IsDNS1123Label(o.Namespace) {
-		if o.Namespace != "" {
-			return fmt.Errorf("operator: Operator.Namespace: is %q, must be the name of a namespace, or empty for all: %s", o.Namespace, problem)
-		}
-	}
 	if o.Outside != nil && o.Outside.Interval < 0 {
 		return fmt.Errorf("operator: Operator.Outside.Interval: is %v, must be 0 (5m) or more", o.Outside.Interval)
 	}
@@ -229,7 +224,7 @@ func (o *Operator[T]) Validate() error {
 	return nil
 }
 
-// validateNames checks what names of labels and finalizers are made of.
+// validateNames checks what names of labels and finalizers are made of, and the namespace.
 func (o *Operator[T]) validateNames() error {
 	for _, problem := range validation.IsValidLabelValue(o.Name) {
 		return fmt.Errorf("operator: Operator.Name: is %q, must be the value of a label: %s", o.Name, problem)
@@ -239,6 +234,12 @@ func (o *Operator[T]) validateNames() error {
 	}
 	for _, problem := range validation.IsDNS1123Subdomain(o.Domain) {
 		return fmt.Errorf("operator: Operator.Domain: is %q, must be a domain such as example.com: %s", o.Domain, problem)
+	}
+	if o.Namespace == "" {
+		return nil
+	}
+	for _, problem := range validation.IsDNS1123Label(o.Namespace) {
+		return fmt.Errorf("operator: Operator.Namespace: is %q, must be the name of a namespace, or empty for all: %s", o.Namespace, problem)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type Checks struct {
 
 	mu   sync.Mutex
 	last map[types.UID]map[string]check // by the name of the part
-	most int                            // of last, before what says nothing any more is dropped
+	room int                            // how many objects last holds before expired checks are dropped
 }
 
 type check struct {
@@ -57,17 +57,17 @@ func (c *Checks) done(uid types.UID, part, version string, well bool) {
 		c.last = map[types.UID]map[string]check{}
 	}
 	if c.last[uid] == nil {
-		if len(c.last) >= c.most {
+		if len(c.last) >= c.room {
 			c.drop()
-			c.most = 2*len(c.last) + 100
+			c.room = 2*len(c.last) + 100
 		}
 		c.last[uid] = map[string]check{}
 	}
 	c.last[uid][part] = check{well, version, c.now()}
 }
 
-// drop leaves out the objects of which each part is due: also those that are gone and were not forgotten, since
-// another client took their finalizer away. The lock is held.
+// drop removes the objects whose parts are all due. An object that was never forgotten is among them: another
+// client has removed its finalizer. The lock is held.
 func (c *Checks) drop() {
 	maps.DeleteFunc(c.last, func(_ types.UID, parts map[string]check) bool {
 		for _, part := range parts {

@@ -53,7 +53,7 @@ const podTemplate = `{{- with .Values.imagePullSecrets }}
       priorityClassName: {{ . }}
       {{- end }}`
 
-// envTemplate has each variable once: that of env, else that of the settings, else what the chart sets by itself.
+// envTemplate renders each variable once. Its value comes from env, then from the settings, then from the chart.
 // Its marks stand for the defaults of the settings, for what an argument has set, and for the volumes and
 // variables of the base.
 const envTemplate = `

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// newestMinor is the newest minor of client-go, newestManager that of controller-runtime, of which the last
-// patch is taken. Each go.mod requires the oldest that upstream supports.
+// The newest minors of client-go and of controller-runtime. The last patch of each is tested. Each go.mod
+// requires the oldest minor that upstream supports.
 const (
 	newestMinor   = "v0.37"
 	newestManager = "v0.25"

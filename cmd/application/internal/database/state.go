@@ -129,13 +129,21 @@ SELECT me.rolname, me.rolsuper, me.rolcreaterole, pg_catalog.has_database_privil
 	coalesce((SELECT pg_catalog.shobj_description(r.oid, 'pg_authid'::pg_catalog.name) FROM pg_catalog.pg_roles r WHERE r.rolname = $1), ''),
 	coalesce((SELECT pg_catalog.array_agg(s.nspname::pg_catalog.text ORDER BY 1) FROM pg_catalog.pg_namespace s WHERE s.nspname IN ($2, $3)), '{}'),
 	coalesce((SELECT pg_catalog.array_agg(d.datname::pg_catalog.text ORDER BY 1) FROM pg_catalog.pg_database d
-		WHERE d.datallowconn AND d.datname <> pg_catalog.current_database() AND pg_catalog.has_database_privilege('public', d.oid, 'CONNECT')), '{}'),
+		WHERE d.datallowconn AND d.datname <> pg_catalog.current_database()
+			AND pg_catalog.has_database_privilege('public', d.oid, 'CONNECT')), '{}'),
 	coalesce((SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
-		'name', r.rolname, 'role', pg_catalog.json_build_object('login', r.rolcanlogin, 'comment', coalesce(pg_catalog.shobj_description(r.oid, 'pg_authid'::pg_catalog.name), ''),
-			'usage', coalesce(pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE'), false), 'create', coalesce(pg_catalog.has_schema_privilege(r.oid, n.oid, 'CREATE'), false),
+		'name', r.rolname,
+		'role', pg_catalog.json_build_object(
+			'login', r.rolcanlogin,
+			'comment', coalesce(pg_catalog.shobj_description(r.oid, 'pg_authid'::pg_catalog.name), ''),
+			'usage', coalesce(pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE'), false),
+			'create', coalesce(pg_catalog.has_schema_privilege(r.oid, n.oid, 'CREATE'), false),
 			'admin', pg_catalog.pg_has_role(current_user, r.oid, 'USAGE'), 'connections', r.rolconnlimit),
-		'settings', (SELECT pg_catalog.array_agg(c) FROM pg_catalog.pg_db_role_setting s, pg_catalog.unnest(s.setconfig) c WHERE s.setrole = r.oid AND s.setdatabase = 0),
-		'elsewhere', (SELECT pg_catalog.array_agg(pg_catalog.format('%s %s %s %s', d.classid::pg_catalog.regclass, d.objid, d.deptype, b.datname) ORDER BY d.classid, d.objid)
+		'settings', (SELECT pg_catalog.array_agg(c) FROM pg_catalog.pg_db_role_setting s, pg_catalog.unnest(s.setconfig) c
+			WHERE s.setrole = r.oid AND s.setdatabase = 0),
+		'elsewhere', (
+			SELECT pg_catalog.array_agg(
+				pg_catalog.format('%s %s %s %s', d.classid::pg_catalog.regclass, d.objid, d.deptype, b.datname) ORDER BY d.classid, d.objid)
 			FROM pg_catalog.pg_shdepend d JOIN pg_catalog.pg_database b ON b.oid = d.dbid
 			WHERE d.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND d.refobjid = r.oid AND b.datname <> pg_catalog.current_database())))
 		FROM pg_catalog.pg_roles r WHERE r.rolname IN ($2, $3)), '[]')

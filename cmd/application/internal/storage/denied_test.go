@@ -45,8 +45,12 @@ func TestABucketThatMayNotBeReadIsOfAnotherAccountOrTheRightsAreMissing(t *testi
 		err     error
 		says    string
 	}{
-		"of another account":   {answers{"GET tagging": "AccessDenied", "HEAD": "Forbidden"}, false, external.ErrOwnedByOther, "bucket plattr-prod-a"},
-		"no rights at all":     {answers{"GET tagging": "AccessDenied", "HEAD": "Forbidden", "GET x-id": "AccessDenied"}, false, external.ErrDenied, "list buckets"},
+		"of another account": {
+			answers{"GET tagging": "AccessDenied", "HEAD": "Forbidden"}, false, external.ErrOwnedByOther, "bucket plattr-prod-a",
+		},
+		"no rights at all": {
+			answers{"GET tagging": "AccessDenied", "HEAD": "Forbidden", "GET x-id": "AccessDenied"}, false, external.ErrDenied, "list buckets",
+		},
 		"no right to the tags": {answers{"GET tagging": "AccessDenied"}, false, external.ErrDenied, "their rights"},
 		"another's key":        {answers{"GET tagging": "InvalidAccessKeyId"}, false, external.ErrDenied, "InvalidAccessKeyId"},
 		"absent":               {answers{"GET tagging": "NoSuchBucket"}, false, nil, ""},

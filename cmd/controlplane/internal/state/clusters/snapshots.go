@@ -216,8 +216,8 @@ func billedProjects(ctx context.Context, tx *db.Tx, records []TakenSnapshot) (ma
 	return projects, nil
 }
 
-// strangers returns the workspaces that no project has. It looks at the records whose workspace is not the
-// workspace of their project: an agent sends none, so the database is rarely asked.
+// strangers returns the workspaces without a project. It checks the records whose workspace differs from
+// that project's own. An agent sends no such record, so the database is rarely asked.
 func strangers(ctx context.Context, tx *db.Tx, projects map[string]billedProject, records []TakenSnapshot) (map[string]bool, error) {
 	unknown := map[string]bool{}
 	for i := range records {

@@ -85,6 +85,8 @@ func manifestsCommand() *cobra.Command {
 	program.ImageFlag(c.Flags(), &m.Image, "krane")
 	c.Flags().StringVar(&m.ControlURL, "control-url", "", "URL of the control plane; required")
 	program.Variable(c.Flags(), "control-url", config.Variable("control.url"))
+	c.Flags().BoolVar(&m.AllowHTTP, "allow-http", false, "let the URL be plain HTTP to another machine, which shows the token to the network")
+	program.Variable(c.Flags(), "allow-http", config.Variable("allow_http"))
 	c.Flags().StringVar(&m.Region, "region", "", "region of the cluster; required")
 	program.Variable(c.Flags(), "region", config.Variable("cluster.region"))
 	program.AgentFlags(c.Flags(), &m.Authorities, &m.StateClaim, "the limit of deletions (none: it goes with the pod)")
@@ -100,6 +102,11 @@ func settings() []program.Setting {
 		{"cluster.platform", "what the region is on", ""},
 		{"cluster.cell_id", "names one of several agents of a region", ""},
 		{"control.url", "URL of the control plane; required", "the URL of the control plane"},
+		{
+			"allow_http",
+			"let the URLs of the control plane and the vault be plain HTTP to another machine, which shows the tokens to the network (default false)",
+			"true or false",
+		},
 		{"token_file", "file with the token for the control plane, read again for each call", ""},
 		{
 			"token_secret",
@@ -130,7 +137,7 @@ func settings() []program.Setting {
 		{"k8s.burst", "requests to Kubernetes at once (default 200)", "a whole number"},
 	} {
 		flag := strings.NewReplacer(".", "-", "_", "-").Replace(s.field)
-		all = append(all, program.Setting{Flag: flag, Variable: config.Variable(s.field), Usage: s.usage, Must: s.must})
+		all = append(all, program.Setting{Flag: flag, Variable: config.Variable(s.field), Usage: s.usage, Must: s.must, Switch: s.must == "true or false"})
 	}
 	return all
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
@@ -19,12 +21,14 @@ import (
 
 // BenchmarkShuttle measures the agent, with its default intervals, beside the real control
 // plane: how long it takes from nothing to 1,000 services that are applied, and its
-// resident memory with 500 and with 5,000 pods once all is at rest.
+// resident memory with 500 and with 5,000 pods once all is at rest. kubectl then applies the objects of
+// the 1,000 services, twice, into a namespace that is as empty as the agent's was.
 func BenchmarkShuttle(b *testing.B) {
 	for range b.N {
 		s := newSystem(b, 60)
 		s.measure(b, "500", 250, 2, 60)
 		s.measure(b, "5000", 1000, 5, 150)
+		s.peer(b, 1000)
 	}
 }
 
@@ -75,7 +79,47 @@ func (s *system) measure(b *testing.B, name string, services, pods int, most flo
 	}
 	require.NoError(b, agent.Stop(20*time.Second))
 	require.NoError(b, server.Stop(15*time.Second))
+	s.applied = s.objects(b)
 	s.kubectl(b, "delete", "namespace", namespace, "--timeout=10m")
+}
+
+// peerNamespace is where kubectl applies.
+const peerNamespace = "peer"
+
+// objects returns what the agent has applied as a person would have written it, for another namespace.
+func (s *system) objects(b *testing.B) []byte {
+	b.Helper()
+	var list unstructured.UnstructuredList
+	kinds := "serviceaccounts,configmaps,services,deployments.apps,statefulsets.apps,networkpolicies.networking.k8s.io"
+	out := s.kubectl(b, "get", kinds, "--namespace", namespace, "--selector", "starform.io/managed-by=shuttle", "--output", "json")
+	require.NoError(b, list.UnmarshalJSON([]byte(out)))
+	for i := range list.Items {
+		object := list.Items[i].Object
+		object["metadata"] = map[string]any{
+			"name": list.Items[i].GetName(), "namespace": peerNamespace, "labels": object["metadata"].(map[string]any)["labels"],
+		}
+		delete(object, "status")
+		for _, field := range []string{"clusterIP", "clusterIPs"} {
+			unstructured.RemoveNestedField(object, "spec", field)
+		}
+	}
+	data, err := list.MarshalJSON()
+	require.NoError(b, err)
+	return data
+}
+
+// peer applies the objects of the agent with kubectl: from nothing, and once more.
+func (s *system) peer(b *testing.B, services int) {
+	b.Helper()
+	file := filepath.Join(b.TempDir(), "objects.json")
+	require.NoError(b, os.WriteFile(file, s.applied, 0o600))
+	s.kubectl(b, "create", "namespace", peerNamespace)
+	for _, what := range []string{"converge", "again"} {
+		began := time.Now()
+		s.kubectl(b, "apply", "--server-side", "--filename", file)
+		fmt.Printf("figure kubectl_%s_%d_services_s %.1f s\n", what, services, time.Since(began).Seconds())
+	}
+	s.kubectl(b, "delete", "namespace", peerNamespace, "--timeout=10m")
 }
 
 func atLeast(least float64) func(float64) bool { return func(v float64) bool { return v >= least } }

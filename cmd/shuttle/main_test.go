@@ -157,6 +157,7 @@ type system struct {
 	adminFile, tokenFile string
 	database, keysFile   string
 	token                string // of the agent
+	applied              []byte // of the benchmark: what the agent had applied
 }
 
 func newSystem(tb testing.TB, nodes int) *system {

@@ -28,10 +28,11 @@ bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 bench-build: kube ## Build the comparison of package apply with its peers (minutes the first time)
 	cd internal/bench/peers && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench' .
 	$(WORK) $(GO) build -o bin/operator ./examples/operator
+	$(WORK) $(GO) build -o bin/createorupdate ./examples/internal/createorupdate
 	cd internal/bench/wrangler && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-wrangler' .
 
 bench-apply: bench-build ## Measure package apply beside its peers on one kube-apiserver; BENCHFLAGS=-help
-	bin/bench -operator bin/operator -wrangler bin/bench-wrangler $(BENCHFLAGS)
+	bin/bench -operator bin/operator -operator-peer bin/createorupdate -wrangler bin/bench-wrangler $(BENCHFLAGS)
 
 bench-growth: bench-build ## Measure what package apply costs for each of 1,000 to 1,000,000 objects, and of 100 to 100,000 parents, in a process for each (a quarter of an hour; BENCHFLAGS='-grown-to 100000' for less)
 	bin/bench -stages growth $(BENCHFLAGS)
@@ -53,7 +54,7 @@ bench-agentjob: kube ## Measure the agent-run operator with 1,000 jobs beside on
 	cd internal/bench/agentjob && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-agentjob' .
 	bin/bench-agentjob -operator bin/agentjob $(BENCHFLAGS)
 
-bench-shuttle: kube ## Measure the cluster agent beside the real control plane: 1,000 services from nothing, memory with 500 and 5,000 pods (a quarter of an hour)
+bench-shuttle: kube ## Measure the cluster agent beside the real control plane, and kubectl: 1,000 services from nothing, memory with 500 and 5,000 pods (a quarter of an hour)
 	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Shuttle -benchtime=1x ./cmd/shuttle
 
 soak-sync: ## A million commits on each database, with all faults, and killed servers; SEED=n repeats a run
@@ -67,7 +68,9 @@ bench-snapshot: ## Measure package snapshot: encoding, memory, and what overlaps
 	$(WORK) $(GO) test -run='^$$' -bench=. ./snapshot
 	$(WORK) $(GO) test -v -count=1 -run 'RecordEachMinuteOnce|AnOutageOfAnHour' ./snapshot
 
-bench-controlplane: ## Measure the control plane at 200 writes a second with 500 streams on SQLite, then with 100 to 10,000 (TRUEUP_STREAMS) on two replicas with PostgreSQL, of which one is killed; usage: a million records and a day of a cluster (20 minutes)
+bench-controlplane: ## Measure the control plane at 200 writes a second with 500 streams on SQLite, beside go-control-plane, then with 100 to 10,000 (TRUEUP_STREAMS) on two replicas with PostgreSQL, of which one is killed; usage: a million records and a day of a cluster (20 minutes)
+	cd internal/bench/sync && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-sync' .
+	bin/bench-sync -fanout 500
 	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Fanout -benchtime=1x ./cmd/controlplane
 	TRUEUP_RECORDS=1500000 $(WORK) $(GO) test -v -count=1 -timeout 1h -run TheSumsAre ./cmd/controlplane/internal/state/usage
 	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=ADay -benchtime=1x ./cmd/controlplane/internal/state/usage

@@ -139,7 +139,7 @@ func startKubernetes(t *testing.T) cell {
 	require.NoError(t, started.Apply(t.Context(), strings.ReplaceAll(string(given), `pods: "110"`, `pods: "2000"`)))
 	_, err = started.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=300s", "crd", "ciliumnetworkpolicies.cilium.io")
 	require.NoError(t, err)
-	rights, err := manifests.Manifests{Image: "krane", ControlURL: "http://control", Region: "eu"}.YAML()
+	rights, err := manifests.Manifests{Image: "krane", ControlURL: "https://control", Region: "eu"}.YAML()
 	require.NoError(t, err)
 	require.NoError(t, started.Apply(t.Context(), rights))
 	access, _, err := started.ServiceAccount(t.Context(), manifests.Namespace, manifests.Account)

@@ -25,6 +25,11 @@ func WarnPlain(ctx context.Context, logger *slog.Logger, urls map[string]*url.UR
 	}
 }
 
+// WantEncrypted is what the URL of a token must be, unless a switch of this name allows any.
+func WantEncrypted(allow string) string {
+	return "a URL of https, or of http on this machine: the token is not encrypted; " + allow + "=true allows it"
+}
+
 // Encrypted reports whether a text is a URL with a host and without a user, query and fragment,
 // to which secrets can be sent: of https, or of http on this machine.
 func Encrypted(text string) bool {

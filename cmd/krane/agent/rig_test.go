@@ -99,7 +99,7 @@ func start(tb testing.TB) (*kubetest.Cluster, *rest.Config) {
 	_, err = cluster.Kubectl(tb.Context(), "wait", "--for=condition=Established", "--timeout=300s", "crd", "--all")
 	require.NoError(tb, err)
 	// The agents have the rights that the manifests give them, and no other.
-	rights, err := manifests.Manifests{Image: "krane", ControlURL: "http://control", Region: "eu"}.YAML()
+	rights, err := manifests.Manifests{Image: "krane", ControlURL: "https://control", Region: "eu"}.YAML()
 	require.NoError(tb, err)
 	require.NoError(tb, cluster.Apply(tb.Context(), rights))
 	access, _, err := cluster.ServiceAccount(tb.Context(), manifests.Namespace, manifests.Account)

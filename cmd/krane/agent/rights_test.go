@@ -49,7 +49,7 @@ spec:
 // names of the roles that give them.
 func granted(tb testing.TB) (rights map[string]bool, roles []string) {
 	tb.Helper()
-	text, err := manifests.Manifests{Image: "krane", ControlURL: "http://control", Region: "eu"}.YAML()
+	text, err := manifests.Manifests{Image: "krane", ControlURL: "https://control", Region: "eu"}.YAML()
 	require.NoError(tb, err)
 	rights = map[string]bool{}
 	for _, document := range strings.Split(text, "---\n")[1:] {

@@ -103,7 +103,7 @@ func simulated(t *testing.T, change func(*simulatedRegion, *simtest.Scenario)) f
 		return token
 	}
 	machinery := &upstream.Machinery{Scheme: scheme.Scheme}
-	text, err := manifests.Manifests{Image: "krane", ControlURL: "http://control", Region: "eu"}.YAML()
+	text, err := manifests.Manifests{Image: "krane", ControlURL: "https://control", Region: "eu"}.YAML()
 	require.NoError(t, err)
 	rights, err := upstream.Rights(text, manifests.Namespace)
 	require.NoError(t, err)

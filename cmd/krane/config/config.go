@@ -58,7 +58,8 @@ type Cluster struct {
 
 // Control is the control plane.
 type Control struct {
-	// URL is its base. Required. With http:// it speaks cleartext HTTP/2.
+	// URL is its base. Required. With http:// it speaks cleartext HTTP/2, which the setting allow_http
+	// has to allow if it is of another machine: the token is not encrypted. So for Vault.URL.
 	URL *url.URL
 	// Token identifies the agent. Empty: Config.TokenFile holds it.
 	Token Secret

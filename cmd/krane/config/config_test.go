@@ -169,6 +169,9 @@ func TestAWrongSettingIsNamedWithWhatWouldBeRight(t *testing.T) {
 		{"control.url", "ftp://control.example.com", "a URL like"},
 		{"control.url", "127.0.0.1:28080", "a URL like https://"},
 		{"control.url", "https://control.example.com:0", "a URL like"},
+		{"control.url", "http://control.example.com", "a URL of https, or of http on this machine"},
+		{"vault.url", "http://10.0.0.1:8200", "KRANE_ALLOW_HTTP=true allows it"},
+		{"allow_http", "yes", "true or false"},
 		{"control.token", "", "a token, or token_file"},
 		{"token_secret", "krane-own", "namespace/name"},
 		{"token_secret", "krane/own/x", "namespace/name"},
@@ -211,12 +214,28 @@ func TestAWrongSettingIsNamedWithWhatWouldBeRight(t *testing.T) {
 	}
 }
 
+func TestPlainHTTPToAnotherMachineIsAllowedByASetting(t *testing.T) {
+	t.Parallel()
+	const plain = `{cluster: {region: eu}, control: {url: "http://control.example.com", token: sesame}, vault: {url: "http://vault", token: simsim}`
+	for file, pairs := range map[string][]string{plain + ", allow_http: true}": nil, plain + "}": {"KRANE_ALLOW_HTTP=true"}} {
+		c, err := config.Read([]byte(file), env(pairs...))
+		require.NoError(t, err)
+		require.Equal(t, "http://control.example.com", c.Control.URL.String())
+		require.Equal(t, "http://vault", c.Vault.URL.String())
+	}
+	for _, never := range []string{plain + ", allow_http: false}", plain + "}"} {
+		_, err := config.Read([]byte(never), env())
+		require.ErrorContains(t, err, "control.url")
+		require.ErrorContains(t, err, "vault.url")
+	}
+}
+
 func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := config.Read([]byte("cluster: {regoin: eu}\nnothing: 1\nrpc_port: [1]\n"), env())
 	for _, want := range []string{
 		"KRANE_CLUSTER_REGION: is not set", "KRANE_CONTROL_URL: is not set", "KRANE_CONTROL_TOKEN: is not set",
-		"cluster.regoin: ", "must be cluster.region", `rpc_port: is "a list", must be one value`, "nothing: ", "must be one of cluster.cell_id",
+		"cluster.regoin: ", "must be cluster.region", `rpc_port: is "a list", must be one value`, "nothing: ", "must be one of allow_http cluster.cell_id",
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -278,7 +297,7 @@ func TestTheTokenFileIsReadEachTime(t *testing.T) {
 	write := func(content string) { require.NoError(t, os.WriteFile(file, []byte(content), 0o600)) }
 	write("one\n")
 	path := filepath.Join(t.TempDir(), "krane.yaml")
-	require.NoError(t, os.WriteFile(path, []byte("cluster: {region: eu}\ncontrol: {url: 'http://c'}\ntoken_file: "+file), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte("cluster: {region: eu}\ncontrol: {url: 'https://c'}\ntoken_file: "+file), 0o600))
 	c, err := config.Load(path, env())
 	require.NoError(t, err)
 	token, err := c.GivenToken()

@@ -9,6 +9,7 @@
 //	control:
 //	  url: https://control.example.com    # required
 //	  token: ...                          # or token_file
+//	allow_http: false                     # true: either url may be plain HTTP to another machine
 //	token_file: /run/secrets/krane/token  # read again when it changes
 //	token_secret: krane-system/krane-own  # a Secret that keeps renewed tokens; none: none is renewed
 //	rpc_port: 8070

@@ -272,6 +272,18 @@ func (r *reader) integer(key string, standard, least, most int) int {
 	return n
 }
 
+// boolean is false unless it is set.
+func (r *reader) boolean(key string) bool {
+	switch v := r.text(key); v {
+	case "", "false":
+	case "true":
+		return true
+	default:
+		r.fail(key, v, "true or false")
+	}
+	return false
+}
+
 // together checks what no setting shows alone.
 func (r *reader) together(c Config) {
 	if program.SameAddress(c.HealthAddress, c.MetricsAddress) {
@@ -279,6 +291,15 @@ func (r *reader) together(c Config) {
 	}
 	if r.text("control.url") == "" {
 		r.fail("control.url", "", "the URL of the control plane")
+	}
+	allowed := r.boolean("allow_http")
+	for _, to := range []struct {
+		key string
+		url *url.URL
+	}{{"control.url", c.Control.URL}, {"vault.url", c.Vault.URL}} {
+		if to.url != nil && to.url.Scheme == "http" && !allowed && !program.Encrypted(to.url.String()) {
+			r.fail(to.key, program.Shown(to.url.String()), program.WantEncrypted(Variable("allow_http")))
+		}
 	}
 	switch {
 	case c.Control.Token == "" && c.TokenFile == "":

@@ -8,10 +8,12 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
 )
 
-// Manifests are what differs between installations. All fields but StateClaim are
-// required.
+// Manifests are what differs between installations. Image, ControlURL and
+// Region are required.
 type Manifests struct {
 	Image, ControlURL, Region string
+	// AllowHTTP lets ControlURL be one of http.
+	AllowHTTP bool
 	// StateClaim is the PersistentVolumeClaim that keeps the limit of deletions. Empty: a
 	// volume that goes with the pod.
 	StateClaim string
@@ -36,6 +38,9 @@ func (m Manifests) YAML() (string, error) {
 		config.Variable("control.url"): m.ControlURL, config.Variable("cluster.region"): m.Region,
 		config.Variable("control.token"): "mounted", config.Variable("instance_id"): Account,
 	}
+	if m.AllowHTTP {
+		values[config.Variable("allow_http")] = "true"
+	}
 	if _, err := config.Read(nil, func(variable string) (string, bool) { return values[variable], values[variable] != "" }); err != nil {
 		return "", err
 	}
@@ -44,15 +49,19 @@ func (m Manifests) YAML() (string, error) {
 	objects := agent.Base()
 	objects = append(objects, agent.ClusterRole(Account, toRules(rules())...)...)
 	objects = append(objects, agent.ClusterRole(namespaces, toRules(namespaceRules())...)...)
+	env := []installation.Variable{
+		{Name: "KRANE_CONTROL_URL", Value: m.ControlURL},
+		{Name: "KRANE_CLUSTER_REGION", Value: m.Region},
+		{Name: "KRANE_TOKEN_FILE", Value: tokenDir + "/token"},
+		{Name: "KRANE_TOKEN_SECRET", Value: Namespace + "/" + agent.TokenSecret + "-renewed"},
+		{Name: "KRANE_STATE_DIR", Value: stateDir},
+	}
+	if m.AllowHTTP {
+		env = append(env, installation.Variable{Name: config.Variable("allow_http"), Value: "true"})
+	}
 	objects = append(objects, agent.Deployment(installation.Workload{
 		Image: m.Image,
-		Env: []installation.Variable{
-			{Name: "KRANE_CONTROL_URL", Value: m.ControlURL},
-			{Name: "KRANE_CLUSTER_REGION", Value: m.Region},
-			{Name: "KRANE_TOKEN_FILE", Value: tokenDir + "/token"},
-			{Name: "KRANE_TOKEN_SECRET", Value: Namespace + "/" + agent.TokenSecret + "-renewed"},
-			{Name: "KRANE_STATE_DIR", Value: stateDir},
-		},
+		Env:   env,
 		Port: 8070, PortName: "http", MemoryLimit: "512Mi",
 		State:       installation.State{Dir: stateDir, Size: "16Mi", Claim: m.StateClaim},
 		Authorities: m.Authorities,

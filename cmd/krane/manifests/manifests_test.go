@@ -56,3 +56,14 @@ func TestTheLimitOfDeletionsOutlivesTheContainer(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, out, "claimName: memory\n")
 }
+
+func TestPlainHTTPIsAskedFor(t *testing.T) {
+	t.Parallel()
+	m := manifests.Manifests{Image: "krane:1", ControlURL: "http://control.example", Region: "eu"}
+	_, err := m.YAML()
+	require.ErrorContains(t, err, "the token is not encrypted; KRANE_ALLOW_HTTP=true allows it")
+	m.AllowHTTP = true
+	out, err := m.YAML()
+	require.NoError(t, err)
+	require.Regexp(t, `- name: KRANE_ALLOW_HTTP\n +value: "true"`, out)
+}

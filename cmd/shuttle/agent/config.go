@@ -115,8 +115,7 @@ func (r *reader) config() Config {
 	}
 	allowed := r.boolean("STARFORM_ALLOW_HTTP", false)
 	if to := c.StarbaseURL; to != nil && to.Scheme == "http" && !allowed && !program.Encrypted(to.String()) {
-		r.fail("STARFORM_STARBASE_URL",
-			"a URL of https, or of http on this machine: the token is not encrypted; STARFORM_ALLOW_HTTP=true allows it")
+		r.fail("STARFORM_STARBASE_URL", program.WantEncrypted("STARFORM_ALLOW_HTTP"))
 	}
 	if program.SameAddress(c.HealthAddress, c.MetricsAddress) {
 		r.fail("STARFORM_METRICS_BIND_ADDRESS", program.OtherAddress)

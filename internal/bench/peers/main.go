@@ -33,20 +33,21 @@ type bench struct {
 	*world
 	book benchfigures.Book
 
-	objects   int // of trueup, in the sweep
-	peers     int // objects of each peer, at rest
-	created   int // objects of each contender in a round of creations
-	edits     int
-	watched   int // objects in memory
-	parents   int // of each operator, with ten children each
-	rounds    int
-	delay     time.Duration // of each request of an operator in the stages parts and embedded
-	grownTo   int           // objects at the most, in the stage growth
-	grownReal int           // of these on the real server
-	profiles  string        // a folder for profiles of that stage
-	operator  string        // the program that is measured, if any
-	wrangler  string        // the program that measures it, if any
-	stages    []string
+	objects      int // of trueup, in the sweep
+	peers        int // objects of each peer, at rest
+	created      int // objects of each contender in a round of creations
+	edits        int
+	watched      int // objects in memory
+	parents      int // of each operator, with ten children each
+	rounds       int
+	delay        time.Duration // of each request of an operator in the stages parts and embedded
+	grownTo      int           // objects at the most, in the stage growth
+	grownReal    int           // of these on the real server
+	profiles     string        // a folder for profiles of that stage
+	operator     string        // the program that is measured, if any
+	operatorPeer string        // the one that it is measured beside, if any
+	wrangler     string        // the program that measures it, if any
+	stages       []string
 }
 
 func run(ctx context.Context) error {
@@ -63,6 +64,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of which the median is taken")
 	flag.DurationVar(&b.delay, "delay", 0, "how much longer each request of an operator takes in the stages parts and embedded")
 	flag.StringVar(&b.operator, "operator", "", "the program built from examples/operator; empty leaves it out")
+	flag.StringVar(&b.operatorPeer, "operator-peer", "", "the program built from examples/internal/createorupdate; empty leaves it out")
 	flag.StringVar(&b.wrangler, "wrangler", "", "the program built from internal/bench/wrangler; empty leaves it out")
 	stages := flag.String("stages", "rest,create,drift,parts,embedded,operator,wrangler,memory", "what to measure")
 	hold := flag.String("hold", "", "for internal use: hold objects in memory and report")

@@ -204,6 +204,7 @@ func (b *bench) partsMarks(each func(string, ...string) []string) []benchfigures
 			What:   fmt.Sprintf("resident memory of examples/operator with %d parents of 3 children", b.parents),
 			Figure: "operator.resident_mib",
 			Limit:  30,
+			Peers:  []string{"operator.resident_mib", "CreateOrUpdate.operator.resident_mib"},
 		},
 	}
 }

@@ -45,6 +45,11 @@ func serveControlPlane(ctx context.Context, resources int) (string, func(int) er
 }
 
 func connectControlPlane(ctx context.Context, address string, got func(int)) error {
+	return subscribe(ctx, address, "*", func(r *discovery.DeltaDiscoveryResponse) { got(len(r.GetResources())) })
+}
+
+// subscribe follows a resource, or all of them ("*"), over a connection of its own.
+func subscribe(ctx context.Context, address, name string, got func(*discovery.DeltaDiscoveryResponse)) error {
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
@@ -56,7 +61,7 @@ func connectControlPlane(ctx context.Context, address string, got func(int)) err
 		return err
 	}
 	if err := stream.Send(&discovery.DeltaDiscoveryRequest{
-		Node: &core.Node{Id: "client"}, TypeUrl: resource.RuntimeType, ResourceNamesSubscribe: []string{"*"},
+		Node: &core.Node{Id: "client"}, TypeUrl: resource.RuntimeType, ResourceNamesSubscribe: []string{name},
 	}); err != nil {
 		return err
 	}
@@ -65,7 +70,7 @@ func connectControlPlane(ctx context.Context, address string, got func(int)) err
 		if err != nil {
 			return err
 		}
-		got(len(response.GetResources()))
+		got(response)
 		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resource.RuntimeType, ResponseNonce: response.GetNonce()}); err != nil {
 			return err
 		}

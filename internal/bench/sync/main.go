@@ -35,11 +35,16 @@ func main() {
 	serving := flag.String("serve", "", "serve as this peer (used by the program itself)")
 	resources := flag.Int("resources", 1000, "how many resources to serve")
 	clients := flag.Int("clients", 500, "how many clients to bootstrap")
+	streams := flag.Int("fanout", 0, "only measure so many streams of go-control-plane while resources change, each one of its own")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if *serving != "" {
 		exit(child(ctx, *serving, *resources))
+		return
+	}
+	if *streams > 0 {
+		exit(fanout(ctx, *streams))
 		return
 	}
 	exit(measure(ctx, *clients))

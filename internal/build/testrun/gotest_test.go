@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -351,4 +353,28 @@ func TestWhatIsLeftOutOfTheRaceDetectorIsThere(t *testing.T) {
 	for _, name := range sequential {
 		require.True(t, found[name], name)
 	}
+}
+
+// A module that no run compiles breaks with the next change of what it uses, as those that measure did.
+func TestEachModuleIsCompiled(t *testing.T) {
+	var all []string
+	for _, pattern := range workspace() {
+		all = append(all, path.Clean(strings.TrimSuffix(pattern, "...")))
+	}
+	all = append(all, separate...)
+	all = append(all, comparisons...)
+	all = append(all, "internal/kube", "internal/helm", "internal/versitygw") // the real parts, which the runs build
+	root := filepath.Join("..", "..", "..")
+	var modules []string
+	require.NoError(t, filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && (d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
+			return filepath.SkipDir
+		}
+		if err == nil && d.Name() == "go.mod" {
+			dir, _ := filepath.Rel(root, filepath.Dir(file))
+			modules = append(modules, filepath.ToSlash(dir))
+		}
+		return err
+	}))
+	require.ElementsMatch(t, modules, all)
 }

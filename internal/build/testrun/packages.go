@@ -5,6 +5,17 @@ import (
 	"slices"
 )
 
+// separate are the modules outside the workspace that have tests.
+var separate = []string{ //nolint:gochecknoglobals // constant
+	"internal/release", "internal/ops", "internal/published", "internal/published/cainjector",
+}
+
+// comparisons are the modules that only measure, beside others: here they have to compile.
+var comparisons = []string{ //nolint:gochecknoglobals // constant
+	"internal/bench/agentjob", "internal/bench/kine", "internal/bench/peers", "internal/bench/pool",
+	"internal/bench/sync", "internal/bench/wrangler",
+}
+
 // undisturbed are the packages that share the machine with no other: a browser has many processes, and
 // shows nothing for a minute where each of them waits for a processor.
 var undisturbed = []string{"./cmd/controlplane/internal/front/statuspage", "./internal/site"} //nolint:gochecknoglobals // constant

@@ -155,9 +155,12 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 			packages: root,
 		},
 	)
-	for _, module := range []string{"internal/release", "internal/ops", "internal/published", "internal/published/cainjector"} {
+	for _, module := range separate {
 		r.command(ctx, "vet "+module, module, alone, "go", "vet", "./...")
 		r.test(ctx, step{name: module, dir: module, env: alone, flags: []string{"-short", linked, "-timeout=10m"}, packages: []string{"./..."}})
+	}
+	for _, module := range comparisons {
+		r.command(ctx, "vet "+module, module, alone, "go", "vet", "./...")
 	}
 	if err := r.newest(ctx); err != nil {
 		return err

@@ -42,7 +42,8 @@ func Save(ctx context.Context, tx *db.Tx, clusterID string, records []Record) (s
 	return len(fresh), add(ctx, tx, clusterID, fresh)
 }
 
-// insert stores the rows that are not stored, and returns these as they are stored.
+// insert stores the rows that are not stored, and returns these as they are stored. The conflict has
+// no columns, because the key of the table in PostgreSQL has the time, too: the id is made of it.
 func insert(ctx context.Context, tx *db.Tx, clusterID string, rows []Record, now time.Time) (stored []Record, err error) {
 	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"
 	args := make([]any, 0, len(rows)*13)
@@ -53,7 +54,7 @@ func insert(ctx context.Context, tx *db.Tx, clusterID string, rows []Record, now
 	}
 	inserted, err := tx.QueryContext(ctx, `INSERT INTO snapshots (snapshot_id, cluster_id, workspace_id, project_id, environment, service_id,
 		pod_id, tier, phase, taken_at, cpu_millis, memory_bytes, received_at, summed) VALUES `+strings.Repeat(row+", ", len(rows)-1)+row+`
-		ON CONFLICT (snapshot_id) DO NOTHING
+		ON CONFLICT DO NOTHING
 		RETURNING workspace_id, project_id, environment, service_id, phase, taken_at, cpu_millis, memory_bytes`, args...)
 	return db.Collect(inserted, err, func(rows *sql.Rows, r *Record) error {
 		var millis int64

@@ -14,7 +14,7 @@ import (
 )
 
 // lastRelease is the commit of the release before this one; raise it with each release.
-const lastRelease = "2b19f6f827ad09211b0a812fe4358a2fa8424fc1"
+const lastRelease = "1c2d9c731a6136526937c013bef3489233695730"
 
 // versions are the paths of three control planes.
 type versions struct {

@@ -7,6 +7,11 @@
 // record is one pod-minute: agents take one of each pod a minute. No record is taken that is
 // older than 48 hours; a day that ended before that is final.
 //
+// On PostgreSQL the records of each UTC day are a partition of the table snapshots, so that a day that
+// is too old goes at once, without a row being looked at. Partitions are made a week ahead; snapshots_rest has
+// the records of days without one, and snapshots_before those from before there were partitions. From these
+// two, as on SQLite, rows are removed in slices.
+//
 // A minute without records is a gap if the nearest capacity reports before and after it counted
 // pods ([ReasonUnrecorded]), or if there is none within two minutes ([ReasonSilent]). It is
 // looked for from the first minute that is known to have a report until now, or, once the

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 )
 
 const (
@@ -34,8 +35,8 @@ const (
 	slice = 1000
 )
 
-// Maintainer adds to the sums what a program of before has stored, and removes what is too old,
-// a slice at a time. Start one in each replica.
+// Maintainer adds to the sums what a program of before has stored, and removes what is too old:
+// records by the day on PostgreSQL, all else a slice at a time. Start one in each replica.
 type Maintainer struct {
 	// Database has the tables. Required.
 	Database *db.Database
@@ -49,17 +50,16 @@ type Maintainer struct {
 // Prune removes what is too old. With nothing to remove it only reads.
 func (m *Maintainer) Prune(ctx context.Context) error {
 	now, sums := time.Now(), cmp.Or(m.Retention, Retention)
-	var errs []error
-	for _, table := range []struct {
-		name, keys, time string
-		before           time.Time
-	}{
-		// What is in no sum stays.
-		{"snapshots", "snapshot_id", "summed = 1 AND taken_at", now.Add(-cmp.Or(m.RecordRetention, RecordRetention))},
+	tables, err := m.sliced(ctx)
+	if err != nil {
+		return err
+	}
+	errs := []error{m.Partition(ctx)}
+	for _, table := range append(tables, []table{
 		{"snapshot_minutes", "cluster_id, minute", "minute", now.Add(-keptMinutes)},
 		{"usage_days", "day, cluster_id, workspace_id, project_id, environment, service_id, phase", "day", now.Add(-sums).Add(-day)},
 		{"usage_hours", "cluster_id, hour", "hour", now.Add(-sums).Add(-time.Hour)},
-	} {
+	}...) {
 		n, err := m.prune(ctx, table.name, table.keys, table.time, table.before)
 		if n > 0 && m.Logger != nil {
 			m.Logger.InfoContext(ctx, "usage removed", slog.String("table", table.name), slog.Int64("rows", n), slog.Time("before", table.before))
@@ -69,6 +69,41 @@ func (m *Maintainer) Prune(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// table is one of which rows are removed that are older than a time.
+type table struct {
+	name, keys, time string
+	before           time.Time
+}
+
+// partitioned reports whether the records of a day are a table of their own.
+func (m *Maintainer) partitioned() bool { return m.Database.Log.Dialect == sqlstore.PostgreSQL }
+
+// recordsBefore is the time before which no record is kept.
+func (m *Maintainer) recordsBefore(now time.Time) time.Time {
+	return now.Add(-cmp.Or(m.RecordRetention, RecordRetention))
+}
+
+// sliced returns the tables of records that are removed one by one, but for what is in no sum.
+func (m *Maintainer) sliced(ctx context.Context) (tables []table, err error) {
+	names := []string{"snapshots"}
+	if m.partitioned() {
+		names = []string{restTable}
+		var old bool
+		if err := m.Database.Read(ctx, func(tx *db.Tx) error {
+			return tx.QueryRowContext(ctx, `SELECT to_regclass('`+beforeTable+`') IS NOT NULL`).Scan(&old)
+		}); err != nil {
+			return nil, err
+		}
+		if old {
+			names = append(names, beforeTable)
+		}
+	}
+	for _, name := range names {
+		tables = append(tables, table{name, "snapshot_id, taken_at", "summed = 1 AND taken_at", m.recordsBefore(time.Now())})
+	}
+	return tables, nil
 }
 
 // prune removes the rows of a table of before that time.

@@ -1,0 +1,2 @@
+-- expands
+-- SQLite keeps all billing records in one table; on PostgreSQL each day has one.

@@ -1,0 +1,173 @@
+package usage_test
+
+import (
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/usage"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
+)
+
+// partitions returns how many records each partition has.
+func partitions(t *testing.T, database *db.Database) map[string]int {
+	t.Helper()
+	var names []string
+	require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) (err error) {
+		rows, err := tx.QueryContext(t.Context(), `SELECT relname FROM pg_partition_tree('snapshots') p JOIN pg_class c ON c.oid = p.relid WHERE isleaf`)
+		names, err = db.Collect(rows, err, func(rows *sql.Rows, name *string) error { return rows.Scan(name) })
+		return err
+	}))
+	all := map[string]int{}
+	for _, name := range names {
+		all[name] = count(t, database, name)
+	}
+	return all
+}
+
+func nameOf(day time.Time) string { return "snapshots_" + day.UTC().Format("20060102") }
+
+// attach makes the partition of a day as the program would have.
+func attach(t *testing.T, database *db.Database, day time.Time) {
+	t.Helper()
+	from := day.UTC().Truncate(24 * time.Hour)
+	write(t, database, fmt.Sprintf(`CREATE TABLE %s PARTITION OF snapshots FOR VALUES FROM (%d) TO (%d)`,
+		nameOf(day), from.UnixMilli(), from.AddDate(0, 0, 1).UnixMilli()))
+}
+
+func TestADayOfRecordsIsATableThatGoesWhole(t *testing.T) {
+	t.Parallel()
+	database := openPostgreSQL(t, pgtest.NewDatabase(t))
+	log, now := &logtest.Log{}, time.Now().UTC().Truncate(time.Minute)
+	maintainer := usage.Maintainer{Database: database, Logger: slog.New(slog.NewJSONHandler(log, nil))}
+	old, edge, open := now.AddDate(0, 0, -64), now.AddDate(0, 0, -62), now.AddDate(0, 0, -70)
+	for _, day := range []time.Time{old, edge, open} {
+		attach(t, database, day)
+	}
+	require.NoError(t, maintainer.Prune(t.Context()))
+	have := partitions(t, database)
+	for days := -2; days <= 7; days++ { // those of which records are taken, and a week
+		require.Contains(t, have, nameOf(now.AddDate(0, 0, days)))
+	}
+	require.NotContains(t, have, nameOf(old), "it was empty")
+	require.NotContains(t, have, nameOf(open), "it was empty")
+	require.Len(t, have, 10+1+1, "and %s, which is not a whole day too old, and the rest", nameOf(edge))
+
+	attach(t, database, old)
+	attach(t, database, open)
+	batch := []usage.Record{
+		record(1, now), record(2, now.AddDate(0, 0, 1)), record(3, now.AddDate(0, 0, 30)), record(4, old), record(5, old), record(6, open), record(7, edge),
+	}
+	require.Equal(t, len(batch), save(t, database, clusterA, batch...))
+	require.Zero(t, save(t, database, clusterA, batch...), "each is stored once")
+	write(t, database, `UPDATE snapshots SET summed = 0 WHERE pod_id = 'pod-6'`)
+	have = partitions(t, database)
+	require.Equal(t, 2, have[nameOf(old)])
+	require.Equal(t, 1, have[nameOf(now)])
+	require.Equal(t, 1, have["snapshots_rest"], "there is no day for it")
+	days := count(t, database, "usage_days")
+	require.NoError(t, maintainer.Prune(t.Context()))
+	have = partitions(t, database)
+	require.NotContains(t, have, nameOf(old))
+	require.Equal(t, 1, have[nameOf(open)], "what is in no sum stays, however old")
+	require.Equal(t, 1, have[nameOf(edge)])
+	require.Equal(t, 5, count(t, database, "snapshots"))
+	require.Equal(t, days, count(t, database, "usage_days"), "the sums outlive the records")
+	require.Contains(t, log.String(), `"msg":"usage removed","table":"`+nameOf(old)+`"`)
+	removed := func() int { return strings.Count(log.String(), `"table":"`+nameOf(open)+`"`) }
+	require.Equal(t, 1, removed(), "when it was empty")
+
+	require.NoError(t, maintainer.Sum(t.Context()))
+	require.NoError(t, maintainer.Prune(t.Context()))
+	require.NotContains(t, partitions(t, database), nameOf(open), "it is in the sums")
+	require.Equal(t, 2, removed())
+}
+
+// TestADayThatBeganInTheRestStaysThere: records had come before there was a partition for them, as
+// with a program of before that runs for longer than a week.
+func TestADayThatBeganInTheRestStaysThere(t *testing.T) {
+	t.Parallel()
+	database := openPostgreSQL(t, pgtest.NewDatabase(t))
+	now := time.Now().UTC().Truncate(time.Minute)
+	save(t, database, clusterA, record(1, now))
+	maintainer := usage.Maintainer{Database: database}
+	require.NoError(t, maintainer.Partition(t.Context()))
+	have := partitions(t, database)
+	require.NotContains(t, have, nameOf(now))
+	require.Contains(t, have, nameOf(now.AddDate(0, 0, 1)))
+	require.Len(t, have, 9+1)
+	require.Equal(t, 1, save(t, database, clusterA, record(1, now), record(2, now)))
+	require.NoError(t, maintainer.Partition(t.Context()))
+	require.Equal(t, 2, partitions(t, database)["snapshots_rest"])
+}
+
+// TestWhoHoldsAPartitionHoldsUpNoOther has a transaction open that has written to the rest.
+func TestWhoHoldsAPartitionHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t)
+	database, other := openPostgreSQL(t, url), openPostgreSQL(t, url)
+	now := time.Now().UTC().Truncate(time.Minute)
+	save(t, database, clusterA, record(1, now.AddDate(0, 0, -402)))
+	maintainer := usage.Maintainer{Database: database}
+	require.NoError(t, other.Write(t.Context(), func(tx *db.Tx) error {
+		if _, err := usage.Save(t.Context(), tx, clusterB, []usage.Record{record(2, now.AddDate(0, 0, 40))}); err != nil {
+			return err
+		}
+		err := maintainer.Prune(t.Context())
+		require.ErrorIs(t, err, db.ErrBusy)
+		require.ErrorContains(t, err, "make the partition of "+now.AddDate(0, 0, -2).Format(time.DateOnly))
+		require.Zero(t, count(t, database, "snapshots"), "what is too old has gone")
+		return nil
+	}))
+	require.NoError(t, maintainer.Prune(t.Context()))
+	require.Len(t, partitions(t, database), 10+1)
+}
+
+// TestReplicasMakePartitionsWhileAgentsSend has records stored while two replicas make partitions.
+func TestReplicasMakePartitionsWhileAgentsSend(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t)
+	databases := []*db.Database{openPostgreSQL(t, url), openPostgreSQL(t, url)}
+	now := time.Now().UTC().Truncate(time.Minute)
+	var group sync.WaitGroup
+	fails := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	const batches, pods = 30, 20
+	for at, database := range databases {
+		for range 2 {
+			group.Go(func() { fails((&usage.Maintainer{Database: database}).Partition(t.Context())) })
+		}
+		group.Go(func() {
+			for n := range batches {
+				var batch []usage.Record
+				for pod := range pods {
+					batch = append(batch, record(pod, now.Add(time.Duration(at*batches+n)*-time.Minute)))
+				}
+				for range 2 { // the second is a repetition
+					fails(database.Write(t.Context(), func(tx *db.Tx) error {
+						_, err := usage.Save(t.Context(), tx, clusterA, batch)
+						return err
+					}))
+				}
+			}
+		})
+	}
+	group.Wait()
+	require.Equal(t, 2*batches*pods, count(t, databases[0], "snapshots"))
+	var minutes int64
+	for _, s := range rolled(t, databases[1], usage.Dimensions(), 1000) {
+		minutes += s.minutes
+	}
+	require.Equal(t, int64(2*batches*pods), minutes)
+}

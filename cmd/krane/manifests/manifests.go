@@ -62,7 +62,7 @@ func (m Manifests) YAML() (string, error) {
 	objects = append(objects, agent.Deployment(installation.Workload{
 		Image: m.Image,
 		Env:   env,
-		Port: 8070, PortName: "http", MemoryLimit: "512Mi",
+		Port:  8070, PortName: "http", MemoryLimit: "512Mi",
 		State:       installation.State{Dir: stateDir, Size: "16Mi", Claim: m.StateClaim},
 		Authorities: m.Authorities,
 	}))

@@ -88,11 +88,12 @@ func (m *Maintainer) Partition(ctx context.Context) error {
 	}
 	old := m.recordsBefore(now).UnixMilli()
 	for _, p := range have {
-		if p.to == 0 || p.to > old {
+		if p.to == 0 || p.to > old { // the rest, or not old enough
 			continue
 		}
 		if err := m.dropDay(ctx, p); err != nil {
 			errs = append(errs, fmt.Errorf("remove the partition %s: %w", p.name, err))
+			break
 		}
 	}
 	return errors.Join(errs...)

@@ -16,23 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchobjects"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // measureOperator has the program of examples/operator make the children of many
-// WebApps, and reads how much memory it has then; the same for the program on CreateOrUpdate.
+// WebApps, and reads how much memory it has then; the same for the program on CreateOrUpdate. Each has
+// a cluster of its own, in which there is nothing else.
 func (b *bench) measureOperator(ctx context.Context) error {
 	if b.operator == "" {
 		return nil
-	}
-	definition, err := os.ReadFile("examples/internal/webapp/crd.yaml")
-	if err != nil {
-		return fmt.Errorf("%w: run it in the root of the repository", err)
-	}
-	if err := b.cluster.Apply(ctx, string(definition)); err != nil {
-		return err
-	}
-	if _, err := b.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd/webapps.example.com", "--timeout=300s"); err != nil {
-		return err
 	}
 	if err := b.operatorResident(ctx, "operator", b.operator, "--health-address", "0"); err != nil || b.operatorPeer == "" {
 		return err
@@ -44,16 +36,34 @@ func (b *bench) measureOperator(ctx context.Context) error {
 	return nil
 }
 
-// operatorResident measures one of the programs in a namespace of its own. It is alone: its objects are
-// deleted while it runs.
+// operatorResident measures one of the programs.
 func (b *bench) operatorResident(ctx context.Context, name, program string, args ...string) error {
-	namespace := "webapps-" + strings.ToLower(strings.ReplaceAll(name, ".", "-"))
-	if err := b.others.Namespace(ctx, namespace); err != nil {
+	definition, err := os.ReadFile("examples/internal/webapp/crd.yaml")
+	if err != nil {
+		return fmt.Errorf("%w: run it in the root of the repository", err)
+	}
+	cluster, err := kubetest.Run(ctx, kubetest.Options{})
+	if err != nil {
 		return err
 	}
-	apps := b.others.Client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "webapps"}).
+	defer cluster.Stop()
+	w, err := newWorld(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if err := cluster.Apply(ctx, string(definition)); err != nil {
+		return err
+	}
+	if _, err := cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd/webapps.example.com", "--timeout=300s"); err != nil {
+		return err
+	}
+	const namespace = "webapps"
+	if err := w.others.Namespace(ctx, namespace); err != nil {
+		return err
+	}
+	apps := w.others.Client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "webapps"}).
 		Namespace(namespace)
-	err := benchobjects.Each(b.parents, 8, func(i int) error {
+	err = benchobjects.Each(b.parents, 8, func(i int) error {
 		app := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "example.com/v1", "kind": "WebApp", "metadata": map[string]any{"name": fmt.Sprintf("web-%05d", i)},
 			"spec": map[string]any{"image": "web:1", "replicas": int64(2), "config": map[string]any{"COLOR": "blue"}},
@@ -64,7 +74,7 @@ func (b *bench) operatorResident(ctx context.Context, name, program string, args
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", b.cluster.Kubeconfig, "--namespace", namespace}, args...)...)
+	cmd := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", cluster.Kubeconfig, "--namespace", namespace}, args...)...)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -103,8 +113,7 @@ func (b *bench) operatorResident(ctx context.Context, name, program string, args
 		}
 		b.book.Add(name+when.name, resident, "MiB")
 	}
-	_, err = b.cluster.Kubectl(ctx, "delete", "webapps.example.com", "--all", "--namespace", namespace, "--timeout=5m")
-	return err
+	return nil
 }
 
 // residentMiB returns the memory of a process, where that is Linux.

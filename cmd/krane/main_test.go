@@ -63,5 +63,8 @@ func TestTheManifestsAreYAMLWithoutWildcards(t *testing.T) {
 			require.NotContains(t, rule.Resources, "*")
 		}
 	}
-	require.Equal(t, map[string]int{"Namespace": 1, "ServiceAccount": 1, "ClusterRole": 2, "ClusterRoleBinding": 2, "Deployment": 1}, kinds)
+	require.Equal(t, map[string]int{
+		"Namespace": 1, "ServiceAccount": 1, "ClusterRole": 2, "ClusterRoleBinding": 2, "Deployment": 1,
+		"ValidatingAdmissionPolicy": 1, "ValidatingAdmissionPolicyBinding": 1,
+	}, kinds)
 }

@@ -135,22 +135,39 @@ func (a Agent) role(kind, namespace, name string, rules []any) []Object {
 	}
 }
 
-// WritePolicy returns a ValidatingAdmissionPolicy of the agent's name with its binding, beyond what RBAC
-// can say: the API server refuses each write of the agent's account for which none of the expressions
-// holds, in CEL, with the message. Other accounts are not bound by it.
-func (a Agent) WritePolicy(message string, allowed ...string) []Object {
+// WritePolicy is what an agent writes, beyond what RBAC can say, in CEL.
+type WritePolicy struct {
+	// Message is what the API server answers to a write for which none of Allowed holds.
+	Message string
+	Allowed []string
+	// Variables are expressions that the others read as variables.NAME. Each has a Name and a Value.
+	Variables []Variable
+}
+
+// WritePolicy returns a ValidatingAdmissionPolicy of the agent's name with its binding: the API server
+// refuses each write of the agent's account that the policy does not allow. Other accounts are not
+// bound by it.
+func (a Agent) WritePolicy(p WritePolicy) []Object {
 	const admission = "admissionregistration.k8s.io/v1"
+	spec := Object{
+		"failurePolicy": "Fail",
+		"matchConstraints": Object{"resourceRules": []any{Object{
+			"apiGroups": []any{"*"}, "apiVersions": []any{"*"}, "resources": []any{"*/*"}, "operations": []any{"CREATE", "UPDATE", "DELETE"},
+		}}},
+		"matchConditions": []any{Object{
+			"name": "agent", "expression": "request.userInfo.username == 'system:serviceaccount:" + a.Namespace + ":" + a.Name + "'",
+		}},
+		"validations": []any{Object{"expression": "(" + strings.Join(p.Allowed, ") || (") + ")", "message": p.Message}},
+	}
+	var variables []any
+	for _, v := range p.Variables {
+		variables = append(variables, Object{"name": v.Name, "expression": v.Value})
+	}
+	if len(variables) > 0 {
+		spec["variables"] = variables
+	}
 	return []Object{
-		a.Object(admission, "ValidatingAdmissionPolicy", "", a.Name, Object{"spec": Object{
-			"failurePolicy": "Fail",
-			"matchConstraints": Object{"resourceRules": []any{Object{
-				"apiGroups": []any{"*"}, "apiVersions": []any{"*"}, "resources": []any{"*/*"}, "operations": []any{"CREATE", "UPDATE", "DELETE"},
-			}}},
-			"matchConditions": []any{Object{
-				"name": "agent", "expression": "request.userInfo.username == 'system:serviceaccount:" + a.Namespace + ":" + a.Name + "'",
-			}},
-			"validations": []any{Object{"expression": "(" + strings.Join(allowed, ") || (") + ")", "message": message}},
-		}}),
+		a.Object(admission, "ValidatingAdmissionPolicy", "", a.Name, Object{"spec": spec}),
 		a.Object(admission, "ValidatingAdmissionPolicyBinding", "", a.Name, Object{
 			"spec": Object{"policyName": a.Name, "validationActions": []any{"Deny"}},
 		}),

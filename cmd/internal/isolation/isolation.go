@@ -75,10 +75,22 @@ const WantNamespace = "not one of the platform: default, frontline, cert-manager
 // PlatformNamespace reports whether a namespace is by its name one of the platform, such as
 // kube-system: no workload of a tenant has its home there.
 func PlatformNamespace(name string) bool {
-	switch name {
-	case "default", "frontline", "cert-manager", "ingress-nginx", "argocd", "starform-gateway":
-		return true
-	}
+	names, prefixes, suffix := platform()
 	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-	return slices.ContainsFunc([]string{"kube-", "openshift-", "cilium", "istio-"}, begins) || strings.HasSuffix(name, "-system")
+	return slices.Contains(names, name) || slices.ContainsFunc(prefixes, begins) || strings.HasSuffix(name, suffix)
+}
+
+// PlatformExpression is [PlatformNamespace] in CEL, of the name that an expression has.
+func PlatformExpression(name string) string {
+	names, prefixes, suffix := platform()
+	terms := []string{name + " in ['" + strings.Join(names, "', '") + "']"}
+	for _, prefix := range prefixes {
+		terms = append(terms, name+".startsWith('"+prefix+"')")
+	}
+	return strings.Join(append(terms, name+".endsWith('"+suffix+"')"), " || ")
+}
+
+func platform() (names, prefixes []string, suffix string) {
+	return []string{"default", "frontline", "cert-manager", "ingress-nginx", "argocd", "starform-gateway"},
+		[]string{"kube-", "openshift-", "cilium", "istio-"}, "-system"
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/isolation"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
 )
 
@@ -66,6 +67,7 @@ func (m Manifests) YAML() (string, error) {
 		State:       installation.State{Dir: stateDir, Size: "16Mi", Claim: m.StateClaim},
 		Authorities: m.Authorities,
 	}))
+	objects = append(objects, agent.WritePolicy(writes())...)
 	out, err := agent.YAML([]string{
 		"The role " + namespaces + " may be left out: then no empty namespace is ever deleted.",
 		"A namespace is empty when no kind of the server has an object in it. One with a kind",
@@ -73,6 +75,34 @@ func (m Manifests) YAML() (string, error) {
 		"a ClusterRole of its own, bound to the ServiceAccount " + Account + ".",
 	}, objects...)
 	return explain(out, append(rules(), namespaceRules()...)), err
+}
+
+// writes are what the agent writes: objects with its label, outside of namespaces of the platform, the
+// default account of a namespace, and its token.
+func writes() installation.WritePolicy {
+	ours := func(object string) string {
+		const label = "app.kubernetes.io/managed-by"
+		labels := object + ".metadata.labels"
+		return "has(" + labels + ") && '" + label + "' in " + labels + " && " + labels + "['" + label + "'] == '" + Account + "'"
+	}
+	return installation.WritePolicy{
+		Message: "krane writes only objects with its label, and none in namespaces of the platform",
+		Variables: []installation.Variable{
+			// What is in no namespace is refused, as what is in one of the platform.
+			{
+				Name:  "home",
+				Value: "request.kind.kind == 'Namespace' && request.kind.group == '' ? request.name : has(request.namespace) ? request.namespace : 'kube-'",
+			},
+			{Name: "tenant", Value: "!(" + isolation.PlatformExpression("variables.home") + ")"},
+			{Name: "account", Value: "request.kind.kind == 'ServiceAccount' && request.kind.group == '' && request.name == 'default'"},
+		},
+		Allowed: []string{
+			"request.operation == 'CREATE' && variables.tenant && " + ours("object"),
+			"request.operation != 'CREATE' && variables.tenant && " + ours("oldObject"),
+			"request.operation == 'UPDATE' && variables.tenant && variables.account",
+			"variables.home == '" + Namespace + "' && request.kind.kind == 'Secret' && request.kind.group == ''",
+		},
+	}
 }
 
 // rule is what the agent may do to some resources of an API group.

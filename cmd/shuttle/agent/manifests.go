@@ -56,7 +56,9 @@ func (m Manifests) YAML() (string, error) {
 	objects = append(objects, agent.Role(agent.Name,
 		installation.Rule("coordination.k8s.io", []any{"leases"}, []any{"get", "create", "update", "watch"}))...)
 	allowed := allowedWrites(values["STARFORM_GATEWAY_SERVICE"])
-	objects = append(objects, agent.WritePolicy("shuttle writes only in namespaces of projects", allowed...)...)
+	objects = append(objects, agent.WritePolicy(installation.WritePolicy{
+		Message: "shuttle writes only in namespaces of projects", Allowed: allowed,
+	})...)
 	objects = append(objects, agent.Deployment(installation.Workload{
 		Image: m.Image,
 		Env: append(env,

@@ -31,7 +31,7 @@ const (
 // partition is a table of records from one time until another, in milliseconds. from is 0 for
 // all that is before.
 type partition struct {
-	name     string
+	name     string // as SQL has it, in quotes where it must be
 	from, to int64
 }
 
@@ -42,7 +42,7 @@ var boundsOf = regexp.MustCompile(`^FOR VALUES FROM \((?:'(-?\d+)'|MINVALUE)\) T
 // partitions returns the partitions that have bounds. SQLite has none.
 func (m *Maintainer) partitions(ctx context.Context) (all []partition, err error) {
 	err = m.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i
+		rows, err := tx.QueryContext(ctx, `SELECT CAST(CAST(c.oid AS regclass) AS TEXT), pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i
 			JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST('snapshots' AS regclass) ORDER BY 1`)
 		all, err = db.Collect(rows, err, func(rows *sql.Rows, p *partition) error {
 			var bounds string
@@ -99,18 +99,25 @@ func (m *Maintainer) Partition(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// makeDay makes the partition of a day, unless another replica has, or the rest has records of it.
-// The table is attached once it is there: that has nobody wait who writes to another partition.
+// makeDay makes the partition of a day, unless there is a table of its name, which another replica has
+// made or a person has detached, or the rest has records of it. The table is attached once it is there: so only
+// those wait who write to the rest.
 func (m *Maintainer) makeDay(ctx context.Context, at time.Time) error {
 	name, from, to := "snapshots_"+at.Format("20060102"), at.UnixMilli(), at.Add(day).UnixMilli()
+	var taken bool
+	look := func(tx *db.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT to_regclass('`+name+`') IS NOT NULL OR EXISTS (SELECT 1 FROM `+restTable+
+			` WHERE taken_at >= ? AND taken_at < ?)`, from, to).Scan(&taken)
+	}
+	if err := m.Database.Read(ctx, look); err != nil || taken {
+		return err
+	}
 	return m.Database.Write(ctx, func(tx *db.Tx) error {
 		if err := tx.ExecEach(ctx, nil, lockPatience, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d)`, daysLock),
 			`LOCK TABLE `+restTable+` IN ACCESS EXCLUSIVE MODE`); err != nil {
 			return err
 		}
-		var taken bool
-		if err := tx.QueryRowContext(ctx, `SELECT to_regclass('`+name+`') IS NOT NULL OR EXISTS (SELECT 1 FROM `+restTable+
-			` WHERE taken_at >= ? AND taken_at < ?)`, from, to).Scan(&taken); err != nil || taken {
+		if err := look(tx); err != nil || taken {
 			return err
 		}
 		return tx.ExecEach(ctx, nil, `CREATE TABLE `+name+` (LIKE snapshots INCLUDING DEFAULTS)`,
@@ -126,7 +133,7 @@ func (m *Maintainer) dropDay(ctx context.Context, p partition) error {
 			return err
 		}
 		var kept bool
-		if err := tx.QueryRowContext(ctx, `SELECT to_regclass('`+p.name+`') IS NULL`).Scan(&kept); err != nil || kept {
+		if err := tx.QueryRowContext(ctx, `SELECT to_regclass(?) IS NULL`, p.name).Scan(&kept); err != nil || kept {
 			return err
 		}
 		if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM `+p.name+` WHERE summed = 0)`).Scan(&kept); err != nil || kept {

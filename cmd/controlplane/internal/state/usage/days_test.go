@@ -109,6 +109,28 @@ func TestADayThatBeganInTheRestStaysThere(t *testing.T) {
 	require.Equal(t, 2, partitions(t, database)["snapshots_rest"])
 }
 
+// TestAPartitionThatAPersonHasDetachedIsNotTouched: its day goes on in the rest, and a partition that a
+// person has attached under a name of their own is one as the others.
+func TestAPartitionThatAPersonHasDetachedIsNotTouched(t *testing.T) {
+	t.Parallel()
+	database := openPostgreSQL(t, pgtest.NewDatabase(t))
+	now := time.Now().UTC().Truncate(time.Minute)
+	maintainer := usage.Maintainer{Database: database}
+	require.NoError(t, maintainer.Partition(t.Context()))
+	save(t, database, clusterA, record(1, now))
+	write(t, database, `ALTER TABLE snapshots DETACH PARTITION `+nameOf(now))
+	old := now.AddDate(0, 0, -80).Truncate(24 * time.Hour)
+	write(t, database, fmt.Sprintf(`CREATE TABLE "Autumn's ""best""" PARTITION OF snapshots FOR VALUES FROM (%d) TO (%d)`,
+		old.UnixMilli(), old.AddDate(0, 0, 2).UnixMilli()))
+	require.NoError(t, maintainer.Prune(t.Context()))
+	require.Equal(t, 1, save(t, database, clusterA, record(2, now)))
+	require.NoError(t, maintainer.Prune(t.Context()))
+	have := partitions(t, database)
+	require.Equal(t, 1, have["snapshots_rest"])
+	require.Len(t, have, 9+1)
+	require.Equal(t, 1, count(t, database, nameOf(now)))
+}
+
 // TestWhoHoldsAPartitionHoldsUpNoOther has a transaction open that has written to the rest.
 func TestWhoHoldsAPartitionHoldsUpNoOther(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,7 @@ bench-agentjob: kube ## Measure the agent-run operator with 1,000 jobs beside on
 	cd internal/bench/agentjob && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-agentjob' .
 	bin/bench-agentjob -operator bin/agentjob $(BENCHFLAGS)
 
-bench-shuttle: kube ## Measure the cluster agent beside the real control plane, and kubectl: 1,000 services from nothing, memory with 500 and 5,000 pods (a quarter of an hour)
+bench-shuttle: kube ## Measure the cluster agent beside the real control plane, and kubectl: 1,000 services from nothing, memory with 500, 5,000 and 10,000 pods (half an hour)
 	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Shuttle -benchtime=1x ./cmd/shuttle
 
 soak-sync: ## A million commits on each database, with all faults, and killed servers; SEED=n repeats a run

@@ -109,7 +109,7 @@ lint: bin/golangci-lint ## Lint every module (builds golangci-lint the first tim
 
 tidy: ## Run go mod tidy in every module
 	$(WORK) $(GO) run ./internal/build/tidy
-	@for m in internal/kube internal/helm internal/versitygw internal/release internal/ops internal/published internal/published/cainjector $(BENCHES); do (cd $$m && $(ALONE) $(GO) mod tidy) || exit 1; done
+	@for m in internal/kube internal/helm internal/versitygw internal/release internal/ops internal/policies internal/published internal/published/cainjector $(BENCHES); do (cd $$m && $(ALONE) $(GO) mod tidy) || exit 1; done
 	@for f in go.mod go.sum main.go; do cp internal/kube/$$f reconcile/kube/kubetest/module/$$f.txt || exit 1; done # it is embedded
 
 # The test that finds stale code writes it when asked to. The generators are

@@ -7,7 +7,7 @@ import (
 
 // separate are the modules outside the workspace that have tests.
 var separate = []string{ //nolint:gochecknoglobals // constant
-	"internal/release", "internal/ops", "internal/published", "internal/published/cainjector",
+	"internal/release", "internal/ops", "internal/policies", "internal/published", "internal/published/cainjector",
 }
 
 // comparisons are the modules that only measure, beside others: here they have to compile.

@@ -276,7 +276,7 @@ func TestAMigrationThatSaysSoOnlyAdds(t *testing.T) {
 	require.NoError(t, err)
 	// A constraint that refuses less takes nothing from the program of before; cmd/e2e/upgrade
 	// runs that beside the one of now.
-	loosens := regexp.MustCompile(`^migrations/(0022_regions_of_platforms\.(sqlite|postgresql)|0027_days\.postgresql)\.sql$`)
+	loosens := regexp.MustCompile(`^migrations/0022_regions_of_platforms\.(sqlite|postgresql)\.sql$`)
 	for _, name := range names {
 		text, err := fs.ReadFile(db.Migrations(), name)
 		require.NoError(t, err)
@@ -300,56 +300,6 @@ func TestAMigrationThatSaysSoOnlyAdds(t *testing.T) {
 		require.Equal(t, want, onlyAdds("-- expands\n"+text), text)
 		require.True(t, onlyAdds(text), "it does not say so")
 	}
-}
-
-// TestRecordsOfBeforeStayInOnePartition has the migration that gives each day of records a table run on
-// records, while another program writes.
-func TestRecordsOfBeforeStayInOnePartition(t *testing.T) {
-	before, ok := later(t).(fstest.MapFS)
-	require.True(t, ok)
-	maps.DeleteFunc(before, func(name string, _ *fstest.MapFile) bool { return name >= "migrations/0027" })
-	url := pgtest.NewDatabase(t)
-	open := func(known fs.FS) *db.Database {
-		database, err := db.PostgreSQL{URL: url}.Knowing(known).Open(t.Context())
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, database.Close()) })
-		return database
-	}
-	older := open(before)
-	now := time.Now()
-	put := func(database *db.Database, id string, at time.Time) (stored int64) {
-		require.NoError(t, database.Write(t.Context(), func(tx *db.Tx) (err error) {
-			stored, err = tx.Affected(t.Context(), `INSERT INTO snapshots (snapshot_id, cluster_id, workspace_id, project_id, environment, service_id,
-				pod_id, tier, phase, taken_at, cpu_millis, memory_bytes, received_at) VALUES (?, 'c', 'w', 'p', 'e', 's', 'pod', '', 'Running', ?, 1, 1, 1)
-				ON CONFLICT DO NOTHING`, id, at.UnixMilli())
-			return err
-		}))
-		return stored
-	}
-	old, later := now.AddDate(0, 0, -10), now.AddDate(0, 0, 3)
-	require.EqualValues(t, 1, put(older, "old", old))
-	newer := open(nil)
-	for name, database := range map[string]*db.Database{"older": older, "newer": newer} {
-		require.Zero(t, put(database, "old", old), name)
-		require.EqualValues(t, 1, put(database, name, now), name)
-		require.Zero(t, put(database, name, now), name)
-		require.EqualValues(t, 1, put(database, name+" later", later), name)
-	}
-	where := map[string]string{}
-	require.NoError(t, newer.Read(t.Context(), func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(t.Context(), `SELECT snapshot_id, CAST(CAST(tableoid AS regclass) AS TEXT) FROM snapshots`)
-		_, err = db.Collect(rows, err, func(rows *sql.Rows, id *string) error {
-			var table string
-			err := rows.Scan(id, &table)
-			where[*id] = table
-			return err
-		})
-		return err
-	}))
-	require.Equal(t, map[string]string{
-		"old": "snapshots_before", "older": "snapshots_before", "newer": "snapshots_before",
-		"older later": "snapshots_rest", "newer later": "snapshots_rest",
-	}, where)
 }
 
 // TestRegionsOfBeforeKeepWhatTheyHave has the migration that makes regions unique by platform and

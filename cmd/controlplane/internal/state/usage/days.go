@@ -21,10 +21,13 @@ const (
 	// restTable is the partition of the records of no other, and beforeTable that of those from before there
 	// were partitions. Their rows are removed in slices.
 	restTable, beforeTable = "snapshots_rest", "snapshots_before"
-	// lockPatience is how long a partition is made or removed waits for the transactions of agents, which then
+	// beforeDays is how long beforeTable takes records: time enough to read the table once, and for a
+	// rollback meanwhile, as records of later are refused until the table is a partition.
+	beforeDays = 30
+	// lockPatience is how long a change of tables waits for the transactions of agents, which then
 	// wait for it. It is tried again a minute later.
 	lockPatience = `SET LOCAL lock_timeout = '1s'`
-	// daysLock has one replica make partitions at a time; it spells DAYS.
+	// daysLock has one replica change tables at a time; it spells DAYS.
 	daysLock = 0x44415953
 )
 
@@ -67,11 +70,18 @@ func (m *Maintainer) Partition(ctx context.Context) error {
 	if !m.partitioned() {
 		return nil
 	}
+	now := time.Now().UTC()
+	divided, err := m.divide(ctx, now)
+	if err != nil {
+		return fmt.Errorf("partitions: %w", err)
+	}
+	if !divided { // another replica is at it
+		return nil
+	}
 	have, err := m.partitions(ctx)
 	if err != nil {
 		return fmt.Errorf("partitions: %w", err)
 	}
-	now := time.Now().UTC()
 	var errs []error
 	for at := now.Add(-starbase.SnapshotMaxAge).Truncate(day); !at.After(now.AddDate(0, 0, daysAhead)); at = at.Add(day) {
 		covered := false
@@ -83,20 +93,137 @@ func (m *Maintainer) Partition(ctx context.Context) error {
 		}
 		if err := m.makeDay(ctx, at); err != nil {
 			errs = append(errs, fmt.Errorf("make the partition of %s: %w", at.Format(time.DateOnly), err))
-			break // the next would wait for the same
+		}
+		if busy(errs) {
+			break
 		}
 	}
 	old := m.recordsBefore(now).UnixMilli()
 	for _, p := range have {
-		if p.to == 0 || p.to > old { // the rest, or not old enough
+		if p.to == 0 || p.to > old || busy(errs) { // the rest, or not old enough
 			continue
 		}
 		if err := m.dropDay(ctx, p); err != nil {
 			errs = append(errs, fmt.Errorf("remove the partition %s: %w", p.name, err))
-			break
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// busy reports whether others hold what was to be changed: the next would wait for the same.
+func busy(errs []error) bool { return errors.Is(errors.Join(errs...), db.ErrBusy) }
+
+// change runs do in a transaction that changes tables, unless another replica is changing some.
+func (m *Maintainer) change(ctx context.Context, do func(*db.Tx) error) (ran bool, err error) {
+	err = m.Database.Write(ctx, func(tx *db.Tx) error {
+		if err := tx.QueryRowContext(ctx, fmt.Sprintf(`SELECT pg_try_advisory_xact_lock(%d)`, daysLock)).Scan(&ran); err != nil || !ran {
+			return err
+		}
+		if err := tx.ExecEach(ctx, nil, lockPatience, `SET LOCAL statement_timeout = 0`); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+	return ran, err
+}
+
+// undivided returns the tables on PostgreSQL that are no day.
+func (m *Maintainer) undivided(ctx context.Context) (names []string, err error) {
+	err = m.Database.Read(ctx, func(tx *db.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT name FROM (VALUES ('`+restTable+`'), ('`+beforeTable+`')) names (name)
+			WHERE to_regclass(name) IS NOT NULL`)
+		names, err = db.Collect(rows, err, func(rows *sql.Rows, name *string) error { return rows.Scan(name) })
+		return err
+	})
+	if len(names) == 0 {
+		names = []string{"snapshots"}
+	}
+	return names, err
+}
+
+// whole is what the catalog says of a table snapshots that has no partitions.
+type whole struct {
+	plain, limited, valid bool
+	limit                 int64 // of taken_at, in milliseconds
+}
+
+var limitOf = regexp.MustCompile(`^CHECK \(\(taken_at < '?(\d+)'?(?:::bigint)?\)\)`)
+
+func catalog(ctx context.Context, tx *db.Tx) (w whole, err error) {
+	var definition string
+	err = tx.QueryRowContext(ctx, `SELECT t.relkind = 'r', c.oid IS NOT NULL, coalesce(c.convalidated, FALSE),
+		coalesce(pg_get_constraintdef(c.oid), '') FROM pg_class t
+		LEFT JOIN pg_constraint c ON c.conrelid = t.oid AND c.conname = 'snapshots_until'
+		WHERE t.oid = CAST('snapshots' AS regclass)`).Scan(&w.plain, &w.limited, &w.valid, &definition)
+	if found := limitOf.FindStringSubmatch(definition); found != nil {
+		w.limit, _ = strconv.ParseInt(found[1], 10, 64)
+	}
+	return w, err
+}
+
+// divide makes the table of before a partition, and reports whether that is done. That the table is read, to
+// prove that it has no record of later, holds up nobody; each of the changes takes a moment.
+func (m *Maintainer) divide(ctx context.Context, now time.Time) (done bool, err error) {
+	for {
+		var seen whole
+		err := m.Database.Read(ctx, func(tx *db.Tx) (err error) {
+			seen, err = catalog(ctx, tx)
+			return err
+		})
+		if err != nil || !seen.plain {
+			return err == nil, err
+		}
+		if ran, err := m.change(ctx, func(tx *db.Tx) error {
+			if w, err := catalog(ctx, tx); err != nil || w != seen { // another replica was first
+				return err
+			}
+			return next(ctx, tx, seen, now)
+		}); err != nil || !ran {
+			return false, err
+		}
+	}
+}
+
+// next takes one step towards partitions.
+func next(ctx context.Context, tx *db.Tx, w whole, now time.Time) error {
+	statement := `VALIDATE CONSTRAINT snapshots_until`
+	switch {
+	case !w.limited:
+		limit := now.Truncate(day).AddDate(0, 0, beforeDays).UnixMilli()
+		statement = fmt.Sprintf(`ADD CONSTRAINT snapshots_until CHECK (taken_at < %d) NOT VALID`, limit)
+	case w.limit < now.AddDate(0, 0, daysAhead).UnixMilli(): // it would refuse records soon
+		statement = `DROP CONSTRAINT snapshots_until`
+	case w.valid:
+		return split(ctx, tx, w.limit)
+	}
+	_, err := tx.ExecContext(ctx, `ALTER TABLE snapshots `+statement)
+	return err
+}
+
+// split makes a table with partitions. The first is what there is, unless it has no row. No index is
+// built: each partition has its key, the id alone, which is unique among all because it is made of the time.
+func split(ctx context.Context, tx *db.Tx, limit int64) error {
+	if err := tx.ExecEach(ctx, nil, `ALTER TABLE snapshots RENAME TO `+beforeTable,
+		`ALTER INDEX snapshots_taken_at RENAME TO `+beforeTable+`_taken_at`,
+		`ALTER INDEX snapshots_not_summed RENAME TO `+beforeTable+`_not_summed`,
+		`CREATE TABLE snapshots (LIKE `+beforeTable+` INCLUDING DEFAULTS) PARTITION BY RANGE (taken_at)`,
+		`CREATE INDEX snapshots_taken_at ON snapshots (taken_at)`,
+		`CREATE INDEX snapshots_not_summed ON snapshots (taken_at) WHERE summed = 0`,
+		`CREATE TABLE `+restTable+` (LIKE snapshots INCLUDING DEFAULTS, PRIMARY KEY (snapshot_id))`,
+		`ALTER TABLE snapshots ATTACH PARTITION `+restTable+` DEFAULT`); err != nil {
+		return err
+	}
+	var some bool
+	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM `+beforeTable+`)`).Scan(&some); err != nil {
+		return err
+	}
+	if !some {
+		_, err := tx.ExecContext(ctx, `DROP TABLE `+beforeTable)
+		return err
+	}
+	return tx.ExecEach(ctx, nil,
+		fmt.Sprintf(`ALTER TABLE snapshots ATTACH PARTITION %s FOR VALUES FROM (MINVALUE) TO (%d)`, beforeTable, limit),
+		`ALTER TABLE `+beforeTable+` DROP CONSTRAINT snapshots_until`)
 }
 
 // makeDay makes the partition of a day, unless there is a table of its name, which another replica has
@@ -105,33 +232,30 @@ func (m *Maintainer) Partition(ctx context.Context) error {
 func (m *Maintainer) makeDay(ctx context.Context, at time.Time) error {
 	name, from, to := "snapshots_"+at.Format("20060102"), at.UnixMilli(), at.Add(day).UnixMilli()
 	var taken bool
-	look := func(tx *db.Tx) error {
+	is := func(tx *db.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT to_regclass('`+name+`') IS NOT NULL OR EXISTS (SELECT 1 FROM `+restTable+
 			` WHERE taken_at >= ? AND taken_at < ?)`, from, to).Scan(&taken)
 	}
-	if err := m.Database.Read(ctx, look); err != nil || taken {
+	if err := m.Database.Read(ctx, is); err != nil || taken {
 		return err
 	}
-	return m.Database.Write(ctx, func(tx *db.Tx) error {
-		if err := tx.ExecEach(ctx, nil, lockPatience, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d)`, daysLock),
-			`LOCK TABLE `+restTable+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+	_, err := m.change(ctx, func(tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `LOCK TABLE `+restTable+` IN ACCESS EXCLUSIVE MODE`); err != nil {
 			return err
 		}
-		if err := look(tx); err != nil || taken {
+		if err := is(tx); err != nil || taken {
 			return err
 		}
-		return tx.ExecEach(ctx, nil, `CREATE TABLE `+name+` (LIKE snapshots INCLUDING DEFAULTS)`,
+		return tx.ExecEach(ctx, nil, `CREATE TABLE `+name+` (LIKE snapshots INCLUDING DEFAULTS, PRIMARY KEY (snapshot_id))`,
 			fmt.Sprintf(`ALTER TABLE snapshots ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`, name, from, to))
 	})
+	return err
 }
 
 // dropDay removes a partition, unless it has records that are in no sum.
 func (m *Maintainer) dropDay(ctx context.Context, p partition) error {
 	dropped := false
-	err := m.Database.Write(ctx, func(tx *db.Tx) error {
-		if err := tx.ExecEach(ctx, nil, lockPatience, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d)`, daysLock)); err != nil {
-			return err
-		}
+	_, err := m.change(ctx, func(tx *db.Tx) error {
 		var kept bool
 		if err := tx.QueryRowContext(ctx, `SELECT to_regclass(?) IS NULL`, p.name).Scan(&kept); err != nil || kept {
 			return err

@@ -39,7 +39,7 @@ func nameOf(day time.Time) string { return "snapshots_" + day.UTC().Format("2006
 func attach(t *testing.T, database *db.Database, day time.Time) {
 	t.Helper()
 	from := day.UTC().Truncate(24 * time.Hour)
-	write(t, database, fmt.Sprintf(`CREATE TABLE %s PARTITION OF snapshots FOR VALUES FROM (%d) TO (%d)`,
+	write(t, database, fmt.Sprintf(`CREATE TABLE %s PARTITION OF snapshots (PRIMARY KEY (snapshot_id)) FOR VALUES FROM (%d) TO (%d)`,
 		nameOf(day), from.UnixMilli(), from.AddDate(0, 0, 1).UnixMilli()))
 }
 
@@ -48,6 +48,7 @@ func TestADayOfRecordsIsATableThatGoesWhole(t *testing.T) {
 	database := openPostgreSQL(t, pgtest.NewDatabase(t))
 	log, now := &logtest.Log{}, time.Now().UTC().Truncate(time.Minute)
 	maintainer := usage.Maintainer{Database: database, Logger: slog.New(slog.NewJSONHandler(log, nil))}
+	require.NoError(t, maintainer.Partition(t.Context()))
 	old, edge, open := now.AddDate(0, 0, -64), now.AddDate(0, 0, -62), now.AddDate(0, 0, -70)
 	for _, day := range []time.Time{old, edge, open} {
 		attach(t, database, day)
@@ -97,8 +98,11 @@ func TestADayThatBeganInTheRestStaysThere(t *testing.T) {
 	t.Parallel()
 	database := openPostgreSQL(t, pgtest.NewDatabase(t))
 	now := time.Now().UTC().Truncate(time.Minute)
-	save(t, database, clusterA, record(1, now))
 	maintainer := usage.Maintainer{Database: database}
+	require.NoError(t, maintainer.Partition(t.Context()))
+	write(t, database, `DROP TABLE `+nameOf(now))
+	write(t, database, `DROP TABLE `+nameOf(now.AddDate(0, 0, 1)))
+	save(t, database, clusterA, record(1, now))
 	require.NoError(t, maintainer.Partition(t.Context()))
 	have := partitions(t, database)
 	require.NotContains(t, have, nameOf(now))
@@ -137,8 +141,10 @@ func TestWhoHoldsAPartitionHoldsUpNoOther(t *testing.T) {
 	url := pgtest.NewDatabase(t)
 	database, other := openPostgreSQL(t, url), openPostgreSQL(t, url)
 	now := time.Now().UTC().Truncate(time.Minute)
-	save(t, database, clusterA, record(1, now.AddDate(0, 0, -402)))
 	maintainer := usage.Maintainer{Database: database}
+	require.NoError(t, maintainer.Partition(t.Context()))
+	save(t, database, clusterA, record(1, now.AddDate(0, 0, -402)))
+	write(t, database, `DROP TABLE `+nameOf(now.AddDate(0, 0, -2)))
 	require.NoError(t, other.Write(t.Context(), func(tx *db.Tx) error {
 		if _, err := usage.Save(t.Context(), tx, clusterB, []usage.Record{record(2, now.AddDate(0, 0, 40))}); err != nil {
 			return err
@@ -192,4 +198,60 @@ func TestReplicasMakePartitionsWhileAgentsSend(t *testing.T) {
 		minutes += s.minutes
 	}
 	require.Equal(t, int64(2*batches*pods), minutes)
+}
+
+// TestTheTableOfBeforeBecomesAPartition has records from before, and agents that send all the while, to a
+// program that knows of no partitions too. A reader, such as a dump, puts it off and holds up nobody.
+func TestTheTableOfBeforeBecomesAPartition(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t)
+	database, other := openPostgreSQL(t, url), openPostgreSQL(t, url)
+	now := time.Now().UTC().Truncate(time.Minute)
+	before := []usage.Record{record(1, now.AddDate(0, 0, -61)), record(1, now.Add(-time.Hour)), record(2, now)}
+	save(t, database, clusterA, before...)
+	maintainer := usage.Maintainer{Database: database}
+	require.NoError(t, other.Read(t.Context(), func(tx *db.Tx) error {
+		var n int
+		if err := tx.QueryRowContext(t.Context(), `SELECT count(*) FROM snapshots`).Scan(&n); err != nil {
+			return err
+		}
+		require.ErrorIs(t, maintainer.Prune(t.Context()), db.ErrBusy)
+		require.Equal(t, 1, save(t, database, clusterA, record(3, now)))
+		return nil
+	}))
+	// It has been begun long ago, and would refuse records soon.
+	write(t, database, fmt.Sprintf(`ALTER TABLE snapshots ADD CONSTRAINT snapshots_until CHECK (taken_at < %d) NOT VALID`,
+		now.AddDate(0, 0, 6).UnixMilli()))
+	var group sync.WaitGroup
+	const batches = 20
+	for at, one := range []*db.Database{database, other} {
+		group.Go(func() {
+			if err := (&usage.Maintainer{Database: one}).Partition(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		group.Go(func() {
+			for n := range batches {
+				if err := one.Write(t.Context(), func(tx *db.Tx) error {
+					_, err := usage.Save(t.Context(), tx, clusterB, []usage.Record{record(at*batches+n, now), record(1, now.Add(-time.Hour))})
+					return err
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	require.NoError(t, maintainer.Prune(t.Context()))
+	have := partitions(t, database)
+	require.Equal(t, 4+2*batches-2, have["snapshots_before"], "of two pods there were records of now before")
+	require.Len(t, have, 2, "the first takes records of a month, the rest those of later")
+	require.Zero(t, save(t, other, clusterA, before...))
+	require.Equal(t, 2, save(t, other, clusterA, record(9, now.AddDate(0, 0, 29)), record(9, now.AddDate(0, 0, 31))))
+	require.Equal(t, 1, partitions(t, database)["snapshots_rest"])
+	var constraints int
+	require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
+		return tx.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_constraint WHERE conname = 'snapshots_until'`).Scan(&constraints)
+	}))
+	require.Zero(t, constraints)
 }

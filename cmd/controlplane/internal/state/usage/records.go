@@ -43,7 +43,7 @@ func Save(ctx context.Context, tx *db.Tx, clusterID string, records []Record) (s
 }
 
 // insert stores the rows that are not stored, and returns these as they are stored. The conflict has
-// no columns, because the key of the table in PostgreSQL has the time, too: the id is made of it.
+// no columns, because the table of PostgreSQL has no key, but its partitions have.
 func insert(ctx context.Context, tx *db.Tx, clusterID string, rows []Record, now time.Time) (stored []Record, err error) {
 	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"
 	args := make([]any, 0, len(rows)*13)

@@ -1,2 +1,0 @@
--- expands
--- SQLite keeps all billing records in one table; on PostgreSQL each day has one.

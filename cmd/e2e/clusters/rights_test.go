@@ -121,6 +121,7 @@ func TestTheAgentWritesOnlyInNamespacesOfProjects(t *testing.T) {
 		admin("create service clusterip --tcp=80 " + service)
 	}
 	admin("create secret generic -n shop theirs")
+	admin("create secret generic -n starform-system theirs")
 	admin("create secret generic -n proj-shop ours")
 
 	await.Eventually(t, "the policy is in force", func() bool {
@@ -135,13 +136,13 @@ func TestTheAgentWritesOnlyInNamespacesOfProjects(t *testing.T) {
 		"delete deployment -n starform-system shuttle", "create serviceaccount -n kube-system a",
 		"annotate service -n edge other a=b", "annotate service -n shop proxy a=b", "delete service -n edge proxy",
 		"delete namespace edge", "create configmap -n edge a", "delete namespace was-edge", "create configmap -n was-edge a",
-		"create configmap -n kube-node-lease proj-a",
+		"create configmap -n kube-node-lease proj-a", "create secret generic -n starform-system a", "delete secret -n starform-system theirs",
 	} {
 		require.ErrorContains(t, agent(refused), "shuttle writes only in namespaces of projects", refused)
 	}
 	for _, allowed := range []string{
 		"create namespace proj-new", "label namespace proj-new a=b", "create configmap -n proj-shop a", "delete secret -n proj-shop ours",
-		"create configmap -n starform-system a", "create secret generic -n starform-system a",
+		"create configmap -n starform-system a", "create secret generic -n starform-system shuttle-token-renewed",
 		"label namespace edge starform.io/namespace-role=gateway", "annotate service -n edge proxy a=b",
 		"annotate service -n was-edge proxy a=b", "label namespace was-edge starform.io/namespace-role-", "delete namespace --wait=false proj-new",
 	} {

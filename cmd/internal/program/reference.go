@@ -26,10 +26,15 @@ func settingsSection(page *strings.Builder, command *cobra.Command) {
 	about := cmp.Or(command.Long, command.Short+".")
 	about = strings.TrimSpace(strings.TrimSuffix(about, howToSet))
 	fmt.Fprintf(page, "\n## %s\n\n```text\n%s\n\nUsage: %s\n```\n", command.CommandPath(), about, command.UseLine())
-	settingsTable(page, command.LocalNonPersistentFlags())
+	column := "variable"
+	if command.Annotations[annotationUnbound] != "" {
+		page.WriteString("\nIts flags have no variables. Some set variables of the program that it installs.\n")
+		column = "sets"
+	}
+	settingsTable(page, column, command.LocalNonPersistentFlags())
 	if command.HasPersistentFlags() {
 		fmt.Fprintf(page, "\nOf `%s` and its commands:\n", command.CommandPath())
-		settingsTable(page, command.PersistentFlags())
+		settingsTable(page, "variable", command.PersistentFlags())
 	}
 	for _, sub := range command.Commands() {
 		// Completion is the same in every program.
@@ -42,14 +47,14 @@ func settingsSection(page *strings.Builder, command *cobra.Command) {
 // cell is a text as the cell of a table shows it.
 var cell = strings.NewReplacer("\n", " ", "|", `\|`, "<", "&lt;", "*", `\*`, "`", "'") //nolint:gochecknoglobals // constant
 
-func settingsTable(page *strings.Builder, flags *pflag.FlagSet) {
+func settingsTable(page *strings.Builder, column string, flags *pflag.FlagSet) {
 	begun := false
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || f.Name == "help" || f.Name == "version" {
 			return
 		}
 		if !begun {
-			page.WriteString("\n| flag | variable | what |\n|---|---|---|\n")
+			page.WriteString("\n| flag | " + column + " | what |\n|---|---|---|\n")
 			begun = true
 		}
 		kind, usage := pflag.UnquoteUsage(f)

@@ -26,6 +26,7 @@ import (
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/controltest"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/vault"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/manifests"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -156,6 +157,7 @@ func isolatedFirst(b *rig) {
 	// A policy of that name which is not ours isolates nothing.
 	theirs := b.name + "-theirs"
 	b.kubectl("create", "namespace", theirs)
+	b.kubectl("label", "namespace", theirs, manifests.NamespaceLabel+"="+manifests.Account)
 	foreign := fmt.Sprintf(
 		"{apiVersion: cilium.io/v2, kind: CiliumNetworkPolicy, metadata: {name: %s, namespace: %s}, spec: {endpointSelector: {matchLabels: {a: b}}}}",
 		egress,

@@ -125,6 +125,7 @@ func everyRight(b *rig) {
 	b.agent.Config.Registry = config.Registry{URL: "registry.example.com", Username: "krane", Password: "secret"}
 	b.agent.Periods.Relist = 500 * time.Millisecond
 	b.kubectl("create", "namespace", b.name+"-theirs") // before the agent
+	b.kubectl("label", "namespace", b.name+"-theirs", manifests.NamespaceLabel+"="+manifests.Account)
 	var old atomic.Bool
 	old.Store(true)
 	web, guard, egress := b.deployment("web"), b.sentinel("guard"), b.policy("egress")

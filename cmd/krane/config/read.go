@@ -274,14 +274,12 @@ func (r *reader) integer(key string, standard, least, most int) int {
 
 // boolean is false unless it is set.
 func (r *reader) boolean(key string) bool {
-	switch v := r.text(key); v {
-	case "", "false":
-	case "true":
-		return true
-	default:
+	v := r.text(key)
+	on, err := strconv.ParseBool(cmp.Or(v, "false"))
+	if err != nil {
 		r.fail(key, v, "true or false")
 	}
-	return false
+	return on
 }
 
 // together checks what no setting shows alone.

@@ -29,6 +29,9 @@ const (
 	Namespace = "krane-system"
 	// Account is the name of its ServiceAccount, roles and Deployment.
 	Account = "krane"
+
+	// tokenSecret has the token of the agent, and renewed the one that it renews.
+	tokenSecret, renewed = "krane-token", "krane-token-renewed"
 )
 
 // YAML returns the objects as a stream for kubectl apply. The Secret with the
@@ -46,7 +49,7 @@ func (m Manifests) YAML() (string, error) {
 		return "", err
 	}
 	const tokenDir, stateDir, namespaces = "/var/run/krane", "/var/lib/krane", Account + "-namespaces"
-	agent := installation.Agent{Name: Account, Namespace: Namespace, TokenSecret: "krane-token", TokenDir: tokenDir}
+	agent := installation.Agent{Name: Account, Namespace: Namespace, TokenSecret: tokenSecret, TokenDir: tokenDir}
 	objects := agent.Base()
 	objects = append(objects, agent.ClusterRole(Account, toRules(rules())...)...)
 	objects = append(objects, agent.ClusterRole(namespaces, toRules(namespaceRules())...)...)
@@ -54,7 +57,7 @@ func (m Manifests) YAML() (string, error) {
 		{Name: "KRANE_CONTROL_URL", Value: m.ControlURL},
 		{Name: "KRANE_CLUSTER_REGION", Value: m.Region},
 		{Name: "KRANE_TOKEN_FILE", Value: tokenDir + "/token"},
-		{Name: "KRANE_TOKEN_SECRET", Value: Namespace + "/" + agent.TokenSecret + "-renewed"},
+		{Name: "KRANE_TOKEN_SECRET", Value: Namespace + "/" + renewed},
 		{Name: "KRANE_STATE_DIR", Value: stateDir},
 	}
 	if m.AllowHTTP {
@@ -77,30 +80,44 @@ func (m Manifests) YAML() (string, error) {
 	return explain(out, append(rules(), namespaceRules()...)), err
 }
 
-// writes are what the agent writes: objects with its label, outside of namespaces of the platform, the
-// default account of a namespace, and its token.
+// NamespaceLabel is the label, with the value of [Account], of a namespace that people have made and given to
+// the agent: the write policy lets it write there.
+const NamespaceLabel = "unkey.com/agent"
+
+// writes are what the agent writes: its own objects in its own namespaces and in those that were given to it, the
+// default account of such a namespace, and its token.
 func writes() installation.WritePolicy {
-	ours := func(object string) string {
-		const label = "app.kubernetes.io/managed-by"
+	labeled := func(object, label string) string {
 		labels := object + ".metadata.labels"
 		return "has(" + labels + ") && '" + label + "' in " + labels + " && " + labels + "['" + label + "'] == '" + Account + "'"
 	}
+	const managed = "app.kubernetes.io/managed-by"
+	const account = "object.spec.template.spec.serviceAccountName"
 	return installation.WritePolicy{
-		Message: "krane writes only objects with its label, and none in namespaces of the platform",
+		Message: "krane writes only objects with its label, in namespaces that have it or the label " + NamespaceLabel +
+			", none of the platform; no token of an account, and no pod of an account of others",
 		Variables: []installation.Variable{
 			// What is in no namespace is refused, as what is in one of the platform.
 			{
-				Name:  "home",
-				Value: "request.kind.kind == 'Namespace' && request.kind.group == '' ? request.name : has(request.namespace) ? request.namespace : 'kube-'",
+				Name: "home",
+				Value: "request.kind.kind == 'Namespace' && request.kind.group == '' ? request.name : " +
+					"has(request.namespace) ? request.namespace : 'kube-'",
 			},
-			{Name: "tenant", Value: "!(" + isolation.PlatformExpression("variables.home") + ")"},
+			{Name: "tenant", Value: "!(" + isolation.PlatformExpression("variables.home") + ") && (namespaceObject == null || " +
+				labeled("namespaceObject", managed) + " || " + labeled("namespaceObject", NamespaceLabel) + ")"},
 			{Name: "account", Value: "request.kind.kind == 'ServiceAccount' && request.kind.group == '' && request.name == 'default'"},
+			// A Secret can be the token of any account of its namespace.
+			{Name: "harmless", Value: "request.kind.kind == 'Secret' ? object.type in ['Opaque', 'kubernetes.io/dockerconfigjson'] : " +
+				"request.kind.kind in ['Deployment', 'ReplicaSet'] ? !has(" + account + ") || " + account + " in ['', 'default'] || " +
+				account + ".startsWith('deploy-') : true"},
 		},
 		Allowed: []string{
-			"request.operation == 'CREATE' && variables.tenant && " + ours("object"),
-			"request.operation != 'CREATE' && variables.tenant && " + ours("oldObject"),
-			"request.operation == 'UPDATE' && variables.tenant && variables.account",
-			"variables.home == '" + Namespace + "' && request.kind.kind == 'Secret' && request.kind.group == ''",
+			"request.operation == 'CREATE' && variables.tenant && variables.harmless && " + labeled("object", managed),
+			"request.operation == 'UPDATE' && variables.tenant && variables.harmless && (variables.account || " +
+				labeled("oldObject", managed) + ")",
+			"request.operation == 'DELETE' && variables.tenant && " + labeled("oldObject", managed),
+			"variables.home == '" + Namespace + "' && request.kind.kind == 'Secret' && request.kind.group == '' && " +
+				"request.name == '" + renewed + "' && (request.operation == 'DELETE' || variables.harmless)",
 		},
 	}
 }

@@ -210,17 +210,11 @@ func (r *reader) integer(variable string, standard, minValue, maxValue int) int 
 }
 
 func (r *reader) boolean(variable string, standard bool) bool {
-	switch r.lookup(variable) {
-	case "":
-		return standard
-	case "true":
-		return true
-	case "false":
-		return false
-	default:
+	on, err := strconv.ParseBool(cmp.Or(r.lookup(variable), strconv.FormatBool(standard)))
+	if err != nil {
 		r.fail(variable, "true or false")
-		return false
 	}
+	return on
 }
 
 func (r *reader) transport(variable string) (stream bool) {

@@ -27,6 +27,9 @@ type Manifests struct {
 // Namespace is where the agent runs.
 const Namespace = "starform-system"
 
+// renewedToken is the Secret with the token that the agent renews.
+const renewedToken = "shuttle-token-renewed"
+
 // YAML returns the Namespace, ServiceAccount, RBAC and Deployment as a YAML
 // stream. The Secret with the token is the operator's to make. A field that the agent would
 // refuse is a *[VariableError]; the error joins them.
@@ -63,7 +66,7 @@ func (m Manifests) YAML() (string, error) {
 		Image: m.Image,
 		Env: append(env,
 			installation.Variable{Name: "STARFORM_AUTH_TOKEN_FILE", Value: tokenDir + "/token"},
-			installation.Variable{Name: "STARFORM_AUTH_TOKEN_SECRET", Value: Namespace + "/" + agent.TokenSecret + "-renewed"},
+			installation.Variable{Name: "STARFORM_AUTH_TOKEN_SECRET", Value: Namespace + "/" + renewedToken},
 			installation.Variable{Name: "STARFORM_SNAPSHOT_WAL_DIR", Value: spoolDir + "/snapshots"},
 		),
 		Port: 8080, PortName: "metrics", MemoryLimit: "256Mi",
@@ -96,7 +99,8 @@ func allowedWrites(gateway string) []string {
 	return []string{
 		"request.kind.kind == 'Namespace' && request.kind.group == '' && request.name.startsWith('" + starbase.NamespacePrefix + "')",
 		"has(request.namespace) && request.kind.kind != 'Namespace' && request.namespace.startsWith('" + starbase.NamespacePrefix + "')",
-		"has(request.namespace) && request.namespace == '" + Namespace + "' && request.kind.kind in ['Lease', 'ConfigMap', 'Secret']",
+		"has(request.namespace) && request.namespace == '" + Namespace + "' && (request.kind.kind in ['Lease', 'ConfigMap'] || " +
+			"request.kind.kind == 'Secret' && request.name == '" + renewedToken + "' && (request.operation == 'DELETE' || object.type == 'Opaque'))",
 		update + "request.kind.kind == 'Namespace' && (request.name == '" + namespace + "' || " + fmt.Sprintf(labeled, "oldObject") + ")",
 		update + "request.kind.kind == 'Service' && (request.namespace + '/' + request.name == '" + gateway + "' || " +
 			fmt.Sprintf(labeled, "namespaceObject") + ")",

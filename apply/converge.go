@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,6 +171,9 @@ func (p *pass) outcome(it *item, err error) (Action, error) {
 	}
 }
 
+// denied matches the policy that has refused a request.
+var denied = regexp.MustCompile(`^secrets "[^"]*" is forbidden: (ValidatingAdmissionPolicy '[^']*') `)
+
 // withoutValues returns the error without the server's words about an object that it cannot
 // read, or that it finds invalid: they quote values.
 func withoutValues(err error) error {
@@ -187,9 +191,14 @@ func withoutValues(err error) error {
 	if phrase := unreadablePhrase(err); phrase != "" {
 		text = append(text, phrase)
 	}
+	if policy := denied.FindStringSubmatch(status.Message); policy != nil {
+		text = append(text, "denied by "+policy[1])
+	}
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
-			text = append(text, cause.Field)
+			if cause.Field != "" {
+				text = append(text, cause.Field)
+			}
 		}
 	}
 	status.Details = nil

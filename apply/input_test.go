@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -98,4 +99,24 @@ func TestTheServersWordsAboutASecretAreNotShown(t *testing.T) {
 	require.ErrorContains(t, err, "its words are not shown, because they may quote the Secret's values")
 	require.NotContains(t, err.Error(), "98765432")
 	require.Equal(t, 1, report.Count(apply.Created), "the other object is applied")
+
+	// The policy is named, whose message may quote values, too.
+	require.NoError(t, b.cluster.Apply(t.Context(), `
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: no-pins-`+b.ns+`}, spec: {
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [secrets], operations: [CREATE]}]},
+  matchConditions: [{name: here, expression: "request.namespace == '`+b.ns+`'"}],
+  validations: [{expression: "false", messageExpression: "string(object.data.pin)"}]}}
+---
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: no-pins-`+b.ns+`}, spec: {
+  policyName: no-pins-`+b.ns+`, validationActions: [Deny]}}
+`))
+	n := 0
+	await.Eventually(t, "the policy is in force", func() bool {
+		n++
+		secret := fmt.Sprintf("{apiVersion: v1, kind: Secret, metadata: {name: s%d, namespace: NAMESPACE}, stringData: {pin: '98765432'}}", n)
+		_, err = a.Apply(t.Context(), b.set(t, secret))
+		return err != nil
+	})
+	require.ErrorContains(t, err, "the server answered 422, denied by ValidatingAdmissionPolicy 'no-pins-"+b.ns+"'; its words are not shown")
+	require.NotContains(t, err.Error(), "OTg3NjU0MzI", "as the server has it")
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/manifests"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -350,9 +351,8 @@ func (b *bench) refuses(name string) (allow func()) {
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	_, err = b.kube.CoreV1().
-		Namespaces().
-		Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.name}}, metav1.CreateOptions{})
+	given := metav1.ObjectMeta{Name: b.name, Labels: map[string]string{manifests.NamespaceLabel: manifests.Account}}
+	_, err = b.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: given}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	admitted := func() bool {
 		err := b.create(name, nil, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

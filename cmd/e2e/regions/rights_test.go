@@ -68,6 +68,8 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 		admin(object("Secret", namespace, "labeled", "krane"))
 	}
 	admin(object("Secret", "given", "helm", "Helm"))
+	admin("create secret generic -n given stripped")
+	admin("label secret -n given stripped unkey.com/region=eu")
 
 	const message = "krane writes only objects with its label, in namespaces that have it or the label unkey.com/agent"
 	await.Eventually(t, "the policy is in force", func() bool {
@@ -89,6 +91,7 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 		"delete secret -n given foreign", "delete secret -n mine foreign", "delete secret -n kube-system labeled", "delete secret -n given helm",
 		"label secret -n given foreign app.kubernetes.io/managed-by=krane",
 		"label secret -n given helm --overwrite app.kubernetes.io/managed-by=krane",
+		"label secret -n given stripped a=b", "delete secret -n given stripped",
 		"label serviceaccount -n kube-system default a=b", "delete serviceaccount -n given default", "label serviceaccount -n theirs default a=b",
 		"delete serviceaccount -n krane-system krane", "delete deployment -n krane-system krane",
 		// Who may make a Secret or a pod may have the rights of any account of the namespace.
@@ -109,6 +112,7 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 		"delete deployment -n given web", "delete secret -n given labeled",
 		"label serviceaccount -n given default a=b", "label serviceaccount -n mine default a=b",
 		"create secret generic -n krane-system krane-token-renewed", "label secret -n krane-system krane-token-renewed a=b",
+		"label secret -n given stripped app.kubernetes.io/managed-by=krane", // by a person, who has left the other label
 		"label secret -n mine opaque app.kubernetes.io/managed-by-", "delete namespace --wait=false new",
 	} {
 		require.NoError(t, agent(allowed), allowed)

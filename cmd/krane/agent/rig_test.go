@@ -56,6 +56,7 @@ func kubernetesScenarios() map[string]func(*rig) {
 		"isolation first":           isolatedFirst,
 		"vault outage":              vaultOutage,
 		"every right is used":       everyRight,
+		"a label comes back":        aLabelComesBack,
 		"an unlisted kind":          unlistedKind,
 	}
 }

@@ -233,3 +233,27 @@ func unlistedKind(b *rig) {
 	b.stop()
 	require.Equal(b.t, 1, strings.Count(log.String(), `msg="empty namespaces kept: no right to list every kind in them"`), log.String())
 }
+
+// aLabelComesBack has a person take the label away that says whose the objects are: the write policy lets the
+// agent give it back, for the other label that they have, and to nothing else.
+func aLabelComesBack(b *rig) {
+	b.agent.Config.Registry = config.Registry{URL: "registry.example.com", Username: "krane", Password: "secret"}
+	b.want(b.deployment("web"), b.sentinel("guard"))
+	b.start()
+	await.Eventually(b.t, "both run", func() bool { return b.running("web") && b.stored("guard").Health == "healthy" })
+	const label = "app.kubernetes.io/managed-by"
+	stripped := []string{"replicaset/web", "deployment/guard", "secret/krane-registry", "horizontalpodautoscaler/web", "service/guard", "serviceaccount/default"}
+	for _, object := range stripped {
+		b.kubectl("label", object, "-n", b.name, label+"-")
+	}
+	b.kubectl("label", "namespace", b.name, label+"-")
+	has := func(arguments ...string) bool {
+		return b.kubectl(append([]string{"get", "-o", `jsonpath={.metadata.labels.app\.kubernetes\.io/managed-by}`}, arguments...)...) == "krane"
+	}
+	for _, object := range stripped {
+		await.Eventually(b.t, object+" has its label again", func() bool { return has(object, "-n", b.name) })
+	}
+	await.Eventually(b.t, "the namespace has its label again", func() bool { return has("namespace", b.name) })
+	b.gone(b.deployment("web"))
+	await.Eventually(b.t, "it goes", func() bool { return b.away("web") })
+}

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -145,6 +146,8 @@ func (m *Maintainer) undivided(ctx context.Context) (names []string, err error) 
 type whole struct {
 	plain, limited, valid bool
 	limit                 int64 // of taken_at, in milliseconds
+	// readers are the views that read it, and the tables with a foreign key to it.
+	readers string
 }
 
 var limitOf = regexp.MustCompile(`^CHECK \(\(taken_at < '?(\d+)'?(?:::bigint)?\)\)`)
@@ -152,9 +155,11 @@ var limitOf = regexp.MustCompile(`^CHECK \(\(taken_at < '?(\d+)'?(?:::bigint)?\)
 func catalog(ctx context.Context, tx *db.Tx) (w whole, err error) {
 	var definition string
 	err = tx.QueryRowContext(ctx, `SELECT t.relkind = 'r', c.oid IS NOT NULL, coalesce(c.convalidated, FALSE),
-		coalesce(pg_get_constraintdef(c.oid), '') FROM pg_class t
+		coalesce(pg_get_constraintdef(c.oid), ''), coalesce((SELECT string_agg(DISTINCT CAST(CAST(o AS regclass) AS TEXT), ', ') FROM (
+			SELECT r.ev_class FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid WHERE d.refobjid = t.oid AND r.ev_class <> t.oid
+			UNION SELECT conrelid FROM pg_constraint WHERE confrelid = t.oid) others (o)), '') FROM pg_class t
 		LEFT JOIN pg_constraint c ON c.conrelid = t.oid AND c.conname = 'snapshots_until'
-		WHERE t.oid = CAST('snapshots' AS regclass)`).Scan(&w.plain, &w.limited, &w.valid, &definition)
+		WHERE t.oid = CAST('snapshots' AS regclass)`).Scan(&w.plain, &w.limited, &w.valid, &definition, &w.readers)
 	if found := limitOf.FindStringSubmatch(definition); found != nil {
 		w.limit, _ = strconv.ParseInt(found[1], 10, 64)
 	}
@@ -172,6 +177,13 @@ func (m *Maintainer) divide(ctx context.Context, now time.Time) (done bool, err 
 		})
 		if err != nil || !seen.plain {
 			return err == nil, err
+		}
+		if seen.readers != "" { // they would read the records of before alone
+			m.told.Do(func() {
+				cmp.Or(m.Logger, slog.New(slog.DiscardHandler)).WarnContext(ctx, "billing records stay in one table, because of what refers to it: "+
+					"drop that, and create it again once the table snapshots has partitions", slog.String("relations", seen.readers))
+			})
+			return false, nil
 		}
 		if ran, err := m.change(ctx, func(tx *db.Tx) error {
 			if w, err := catalog(ctx, tx); err != nil || w != seen { // another replica was first
@@ -211,6 +223,16 @@ func split(ctx context.Context, tx *db.Tx, limit int64) error {
 		`CREATE INDEX snapshots_not_summed ON snapshots (taken_at) WHERE summed = 0`,
 		`CREATE TABLE `+restTable+` (LIKE snapshots INCLUDING DEFAULTS, PRIMARY KEY (snapshot_id))`,
 		`ALTER TABLE snapshots ATTACH PARTITION `+restTable+` DEFAULT`); err != nil {
+		return err
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT format('GRANT %s ON snapshots TO %s', privilege_type,
+		CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END)
+		FROM pg_class, aclexplode(relacl) WHERE oid = CAST('`+beforeTable+`' AS regclass) AND grantee <> relowner`)
+	grants, err := db.Collect(rows, err, func(rows *sql.Rows, grant *string) error { return rows.Scan(grant) })
+	if err != nil {
+		return err
+	}
+	if err := tx.ExecEach(ctx, nil, grants...); err != nil {
 		return err
 	}
 	var some bool

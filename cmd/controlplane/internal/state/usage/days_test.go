@@ -22,7 +22,8 @@ func partitions(t *testing.T, database *db.Database) map[string]int {
 	t.Helper()
 	var names []string
 	require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) (err error) {
-		rows, err := tx.QueryContext(t.Context(), `SELECT relname FROM pg_partition_tree('snapshots') p JOIN pg_class c ON c.oid = p.relid WHERE isleaf`)
+		rows, err := tx.QueryContext(t.Context(), `SELECT relname FROM pg_partition_tree('snapshots') p
+			JOIN pg_class c ON c.oid = p.relid WHERE isleaf`)
 		names, err = db.Collect(rows, err, func(rows *sql.Rows, name *string) error { return rows.Scan(name) })
 		return err
 	}))
@@ -65,7 +66,8 @@ func TestADayOfRecordsIsATableThatGoesWhole(t *testing.T) {
 	attach(t, database, old)
 	attach(t, database, open)
 	batch := []usage.Record{
-		record(1, now), record(2, now.AddDate(0, 0, 1)), record(3, now.AddDate(0, 0, 30)), record(4, old), record(5, old), record(6, open), record(7, edge),
+		record(1, now), record(2, now.AddDate(0, 0, 1)), record(3, now.AddDate(0, 0, 30)), record(4, old), record(5, old),
+		record(6, open), record(7, edge),
 	}
 	require.Equal(t, len(batch), save(t, database, clusterA, batch...))
 	require.Zero(t, save(t, database, clusterA, batch...), "each is stored once")
@@ -254,4 +256,31 @@ func TestTheTableOfBeforeBecomesAPartition(t *testing.T) {
 		return tx.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_constraint WHERE conname = 'snapshots_until'`).Scan(&constraints)
 	}))
 	require.Zero(t, constraints)
+}
+
+// TestWhoReadsTheTableOfBeforeGoesOnReading has a role that may read the records, and a view.
+func TestWhoReadsTheTableOfBeforeGoesOnReading(t *testing.T) {
+	t.Parallel()
+	database := openPostgreSQL(t, pgtest.NewDatabase(t))
+	now := time.Now().UTC().Truncate(time.Minute)
+	save(t, database, clusterA, record(1, now))
+	write(t, database, `GRANT SELECT ON snapshots TO PUBLIC`)
+	write(t, database, `CREATE VIEW billing AS SELECT taken_at FROM snapshots`)
+	log := &logtest.Log{}
+	maintainer := usage.Maintainer{Database: database, Logger: slog.New(slog.NewJSONHandler(log, nil))}
+	for range 2 {
+		require.NoError(t, maintainer.Prune(t.Context()))
+	}
+	require.Equal(t, 1, strings.Count(log.String(), `"relations":"billing"`))
+	save(t, database, clusterA, record(2, now))
+	require.Equal(t, 2, count(t, database, "billing"))
+
+	write(t, database, `DROP VIEW billing`)
+	require.NoError(t, maintainer.Prune(t.Context()))
+	require.Len(t, partitions(t, database), 2)
+	var may bool
+	require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
+		return tx.QueryRowContext(t.Context(), `SELECT has_table_privilege('public', 'snapshots', 'SELECT')`).Scan(&may)
+	}))
+	require.True(t, may)
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
@@ -45,6 +46,8 @@ type Maintainer struct {
 	RecordRetention, Retention time.Duration
 	// Logger gets a line when something is removed. Nil: nothing is logged.
 	Logger *slog.Logger
+
+	told sync.Once // that there are no partitions
 }
 
 // Prune removes what is too old. With nothing to remove it only reads.

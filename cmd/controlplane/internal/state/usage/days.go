@@ -167,7 +167,7 @@ func catalog(ctx context.Context, tx *db.Tx) (w whole, err error) {
 }
 
 // divide makes the table of before a partition, and reports whether that is done. That the table is read, to
-// prove that it has no record of later, holds up nobody; each of the changes takes a moment.
+// prove that it has no record of later, holds up no agent; each of the changes takes a moment.
 func (m *Maintainer) divide(ctx context.Context, now time.Time) (done bool, err error) {
 	for {
 		var seen whole

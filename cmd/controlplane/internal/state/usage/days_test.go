@@ -203,7 +203,7 @@ func TestReplicasMakePartitionsWhileAgentsSend(t *testing.T) {
 }
 
 // TestTheTableOfBeforeBecomesAPartition has records from before, and agents that send all the while, to a
-// program that knows of no partitions too. A reader, such as a dump, puts it off and holds up nobody.
+// program that knows of no partitions too. A reader, such as a dump, puts it off and holds up no agent.
 func TestTheTableOfBeforeBecomesAPartition(t *testing.T) {
 	t.Parallel()
 	url := pgtest.NewDatabase(t)

@@ -225,15 +225,10 @@ func split(ctx context.Context, tx *db.Tx, limit int64) error {
 		`ALTER TABLE snapshots ATTACH PARTITION `+restTable+` DEFAULT`); err != nil {
 		return err
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT format('GRANT %s ON snapshots TO %s', privilege_type,
-		CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END)
-		FROM pg_class, aclexplode(relacl) WHERE oid = CAST('`+beforeTable+`' AS regclass) AND grantee <> relowner`)
-	grants, err := db.Collect(rows, err, func(rows *sql.Rows, grant *string) error { return rows.Scan(grant) })
-	if err != nil {
-		return err
-	}
-	if err := tx.ExecEach(ctx, nil, grants...); err != nil {
-		return err
+	for _, name := range []string{"snapshots", restTable} {
+		if err := entrust(ctx, tx, beforeTable, name); err != nil {
+			return err
+		}
 	}
 	var some bool
 	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM `+beforeTable+`)`).Scan(&some); err != nil {
@@ -246,6 +241,21 @@ func split(ctx context.Context, tx *db.Tx, limit int64) error {
 	return tx.ExecEach(ctx, nil,
 		fmt.Sprintf(`ALTER TABLE snapshots ATTACH PARTITION %s FOR VALUES FROM (MINVALUE) TO (%d)`, beforeTable, limit),
 		`ALTER TABLE `+beforeTable+` DROP CONSTRAINT snapshots_until`)
+}
+
+// entrust gives a new table the owner and the grants of another one: a backup reads each table by itself, and
+// the role that a program signs in with may be another one tomorrow.
+func entrust(ctx context.Context, tx *db.Tx, from, to string) error {
+	rows, err := tx.QueryContext(ctx, `SELECT format('GRANT %s ON `+to+` TO %s', privilege_type,
+			CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END)
+		FROM pg_class, aclexplode(relacl) WHERE oid = CAST('`+from+`' AS regclass) AND grantee <> relowner
+		UNION ALL SELECT format('ALTER TABLE `+to+` OWNER TO %I', pg_get_userbyid(relowner))
+		FROM pg_class WHERE oid = CAST('`+from+`' AS regclass) AND pg_get_userbyid(relowner) <> current_user`)
+	statements, err := db.Collect(rows, err, func(rows *sql.Rows, text *string) error { return rows.Scan(text) })
+	if err != nil {
+		return err
+	}
+	return tx.ExecEach(ctx, nil, statements...)
 }
 
 // makeDay makes the partition of a day, unless there is a table of its name, which another replica has
@@ -268,8 +278,11 @@ func (m *Maintainer) makeDay(ctx context.Context, at time.Time) error {
 		if err := is(tx); err != nil || taken {
 			return err
 		}
-		return tx.ExecEach(ctx, nil, `CREATE TABLE `+name+` (LIKE snapshots INCLUDING DEFAULTS, PRIMARY KEY (snapshot_id))`,
-			fmt.Sprintf(`ALTER TABLE snapshots ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`, name, from, to))
+		if err := tx.ExecEach(ctx, nil, `CREATE TABLE `+name+` (LIKE snapshots INCLUDING DEFAULTS, PRIMARY KEY (snapshot_id))`,
+			fmt.Sprintf(`ALTER TABLE snapshots ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`, name, from, to)); err != nil {
+			return err
+		}
+		return entrust(ctx, tx, "snapshots", name)
 	})
 	return err
 }

@@ -278,9 +278,35 @@ func TestWhoReadsTheTableOfBeforeGoesOnReading(t *testing.T) {
 	write(t, database, `DROP VIEW billing`)
 	require.NoError(t, maintainer.Prune(t.Context()))
 	require.Len(t, partitions(t, database), 2)
-	var may bool
+	may := func(table string) (may bool) {
+		t.Helper()
+		require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
+			return tx.QueryRowContext(t.Context(), `SELECT has_table_privilege('public', ?, 'SELECT')
+				AND NOT has_table_privilege('public', ?, 'INSERT')`, table, table).Scan(&may)
+		}))
+		return may
+	}
+	require.True(t, may("snapshots"))
+	require.True(t, may("snapshots_rest"))
+}
+
+// TestAPartitionHasTheOwnerAndTheGrantsOfTheTable: the role that the program signs in with is another one
+// than the owner, as where passwords are rotated by new roles.
+func TestAPartitionHasTheOwnerAndTheGrantsOfTheTable(t *testing.T) {
+	t.Parallel()
+	database := openPostgreSQL(t, pgtest.NewDatabase(t))
+	maintainer := usage.Maintainer{Database: database}
+	require.NoError(t, maintainer.Partition(t.Context()))
+	now := time.Now()
+	write(t, database, `GRANT SELECT ON snapshots TO pg_monitor`)
+	write(t, database, `ALTER TABLE snapshots OWNER TO pg_database_owner`)
+	write(t, database, `DROP TABLE `+nameOf(now))
+	require.NoError(t, maintainer.Partition(t.Context()))
+	var owner, readers string
 	require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
-		return tx.QueryRowContext(t.Context(), `SELECT has_table_privilege('public', 'snapshots', 'SELECT')`).Scan(&may)
+		return tx.QueryRowContext(t.Context(), `SELECT pg_get_userbyid(relowner),
+			(SELECT string_agg(pg_get_userbyid(grantee) || ' ' || privilege_type, ' ') FROM aclexplode(relacl) WHERE grantee <> relowner) FROM pg_class WHERE relname = ?`, nameOf(now)).Scan(&owner, &readers)
 	}))
-	require.True(t, may)
+	require.Equal(t, "pg_database_owner", owner)
+	require.Equal(t, "pg_monitor SELECT", readers)
 }

@@ -125,15 +125,16 @@ func (m *Maintainer) makeDay(ctx context.Context, at time.Time) error {
 	})
 }
 
-// dropDay removes a partition, unless it has records that are in no sum.
+// dropDay removes a partition, unless it is none any more or has records that are in no sum.
 func (m *Maintainer) dropDay(ctx context.Context, p partition) error {
 	dropped := false
 	err := m.Database.Write(ctx, func(tx *db.Tx) error {
 		if err := tx.ExecEach(ctx, nil, lockPatience, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d)`, daysLock)); err != nil {
 			return err
 		}
-		var kept bool
-		if err := tx.QueryRowContext(ctx, `SELECT to_regclass(?) IS NULL`, p.name).Scan(&kept); err != nil || kept {
+		var kept bool // it has gone, or a person has detached it since it was found
+		if err := tx.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM pg_inherits
+			WHERE inhparent = CAST('snapshots' AS regclass) AND inhrelid = to_regclass(?))`, p.name).Scan(&kept); err != nil || kept {
 			return err
 		}
 		if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM `+p.name+` WHERE summed = 0)`).Scan(&kept); err != nil || kept {

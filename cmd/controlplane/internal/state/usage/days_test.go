@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/usage"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
@@ -131,6 +132,62 @@ func TestAPartitionThatAPersonHasDetachedIsNotTouched(t *testing.T) {
 	require.Equal(t, 1, count(t, database, nameOf(now)))
 }
 
+// TestRecordsOfBeforeGoInSlicesAndThenWithTheirTable has the table of before, detached and attached again.
+func TestRecordsOfBeforeGoInSlicesAndThenWithTheirTable(t *testing.T) {
+	t.Parallel()
+	database := openPostgreSQL(t, pgtest.NewDatabase(t))
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	bounds := func(days int) string {
+		return fmt.Sprintf(`snapshots_before FOR VALUES FROM (MINVALUE) TO (%d)`, today.AddDate(0, 0, days).UnixMilli())
+	}
+	write(t, database, `CREATE TABLE snapshots_before (LIKE snapshots INCLUDING DEFAULTS)`)
+	write(t, database, `ALTER TABLE snapshots ATTACH PARTITION `+bounds(-30))
+	maintainer := usage.Maintainer{Database: database}
+	save(t, database, clusterA, record(1, today.AddDate(0, 0, -70)), record(2, today.AddDate(0, 0, -61)), record(3, today.AddDate(0, 0, -71)))
+	write(t, database, `UPDATE snapshots SET summed = 0 WHERE pod_id = 'pod-3'`)
+	require.NoError(t, maintainer.Prune(t.Context()))
+	require.Equal(t, 2, count(t, database, "snapshots_before"), "what is not too old, or in no sum, stays")
+
+	write(t, database, `ALTER TABLE snapshots DETACH PARTITION snapshots_before`)
+	write(t, database, `UPDATE snapshots_before SET taken_at = ?, summed = 1`, today.AddDate(0, 0, -80).UnixMilli())
+	require.NoError(t, maintainer.Prune(t.Context()))
+	require.Equal(t, 2, count(t, database, "snapshots_before"), "it is of the person who has detached it")
+
+	write(t, database, `ALTER TABLE snapshots ATTACH PARTITION `+bounds(-64))
+	require.NoError(t, maintainer.Prune(t.Context()))
+	require.NotContains(t, partitions(t, database), "snapshots_before")
+	require.Equal(t, 0, count(t, database, `pg_class WHERE relname = 'snapshots_before'`))
+}
+
+// TestAPartitionThatIsDetachedMeanwhileStays has a person detach one that the program is about to remove.
+func TestAPartitionThatIsDetachedMeanwhileStays(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t)
+	database, other := openPostgreSQL(t, url), openPostgreSQL(t, url)
+	maintainer := usage.Maintainer{Database: database}
+	require.NoError(t, maintainer.Partition(t.Context()))
+	old := time.Now().UTC().AddDate(0, 0, -70).Truncate(time.Minute)
+	attach(t, database, old)
+	save(t, database, clusterA, record(1, old))
+	removed := make(chan error, 1)
+	require.NoError(t, other.Write(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock(1145133395)`); err != nil { // "DAYS", as the program has
+			return err
+		}
+		go func() { removed <- maintainer.Partition(t.Context()) }()
+		await.Eventually(t, "the program waits for its turn", func() bool {
+			return count(t, other, `pg_locks JOIN pg_database d ON d.oid = database WHERE datname = current_database()
+				AND locktype = 'advisory' AND NOT granted`) == 1 || len(removed) == 1
+		})
+		_, err := tx.ExecContext(t.Context(), `ALTER TABLE snapshots DETACH PARTITION `+nameOf(old))
+		return err
+	}))
+	if err := <-removed; err != nil { // a slow machine
+		require.ErrorIs(t, err, db.ErrBusy)
+	}
+	require.Equal(t, 1, count(t, database, nameOf(old)))
+}
+
 // TestWhoHoldsAPartitionHoldsUpNoOther has a transaction open that has written to the rest.
 func TestWhoHoldsAPartitionHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
@@ -146,6 +203,7 @@ func TestWhoHoldsAPartitionHoldsUpNoOther(t *testing.T) {
 		err := maintainer.Prune(t.Context())
 		require.ErrorIs(t, err, db.ErrBusy)
 		require.ErrorContains(t, err, "make the partition of "+now.AddDate(0, 0, -2).Format(time.DateOnly))
+		require.NotContains(t, err.Error(), now.AddDate(0, 0, -1).Format(time.DateOnly), "agents wait for it once")
 		require.Zero(t, count(t, database, "snapshots"), "what is too old has gone")
 		return nil
 	}))

@@ -50,11 +50,11 @@ type Maintainer struct {
 // Prune removes what is too old. With nothing to remove it only reads.
 func (m *Maintainer) Prune(ctx context.Context) error {
 	now, sums := time.Now(), cmp.Or(m.Retention, Retention)
+	errs := []error{m.Partition(ctx)} // first: a table that it removes has no slices
 	tables, err := m.sliced(ctx)
 	if err != nil {
-		return err
+		return errors.Join(append(errs, err)...)
 	}
-	errs := []error{m.Partition(ctx)}
 	for _, table := range append(tables, []table{
 		{"snapshot_minutes", "cluster_id, minute", "minute", now.Add(-keptMinutes)},
 		{"usage_days", "day, cluster_id, workspace_id, project_id, environment, service_id, phase", "day", now.Add(-sums).Add(-day)},
@@ -89,15 +89,15 @@ func (m *Maintainer) recordsBefore(now time.Time) time.Time {
 func (m *Maintainer) sliced(ctx context.Context) (tables []table, err error) {
 	names := []string{"snapshots"}
 	if m.partitioned() {
-		names = []string{restTable}
-		var old bool
-		if err := m.Database.Read(ctx, func(tx *db.Tx) error {
-			return tx.QueryRowContext(ctx, `SELECT to_regclass('`+beforeTable+`') IS NOT NULL`).Scan(&old)
-		}); err != nil {
-			return nil, err
+		have, err := m.partitions(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("partitions: %w", err)
 		}
-		if old {
-			names = append(names, beforeTable)
+		names = nil // a table that a person has detached is not touched
+		for _, p := range have {
+			if p.name == restTable || p.name == beforeTable {
+				names = append(names, p.name)
+			}
 		}
 	}
 	for _, name := range names {

@@ -56,7 +56,11 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 		admin("create serviceaccount -n " + name + " default")
 		admin("create secret generic -n " + name + " foreign")
 	}
+	admin("create serviceaccount -n theirs other")
 	admin("create serviceaccount -n kube-system default")
+	// More than its own roles allow.
+	admin("create clusterrole more --verb=create --resource=nodes")
+	admin("create clusterrolebinding more --clusterrole=more --serviceaccount=" + manifests.Namespace + ":" + manifests.Account)
 	admin("create namespace cilium-test")
 	admin("label namespace mine app.kubernetes.io/managed-by=krane")
 	admin(object("Secret", "theirs", "ours", "krane"))
@@ -77,7 +81,8 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 		object("Deployment", "krane-system", "a", "krane"), object("Deployment", "theirs", "a", "Helm"),
 		"delete secret -n theirs foreign", "delete secret -n mine foreign", "delete secret -n kube-system labeled", "delete secret -n theirs helm",
 		"label secret -n theirs foreign app.kubernetes.io/managed-by=krane", "label secret -n theirs helm --overwrite app.kubernetes.io/managed-by=krane",
-		"label serviceaccount -n kube-system default a=b", "delete serviceaccount -n theirs default",
+		"label serviceaccount -n kube-system default a=b", "label serviceaccount -n theirs other a=b", object("Node", "", "more", "krane"),
+		"delete serviceaccount -n theirs default",
 		"delete serviceaccount -n krane-system krane", "delete deployment -n krane-system krane",
 	} {
 		require.ErrorContains(t, agent(refused), message, refused)

@@ -36,7 +36,7 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 		}
 		file := filepath.Join(dir, strings.Join([]string{kind, namespace, name, managedBy}, "_"))
 		require.NoError(t, os.WriteFile(file, fmt.Appendf(nil,
-			`{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %q, labels: {app.kubernetes.io/managed-by: %s}}%s}`,
+			`{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %q, labels: {app.kubernetes.io/managed-by: %s}, annotations: {a: b}}%s}`,
 			version, kind, name, namespace, managedBy, more), 0o600))
 		return "create -f " + file
 	}
@@ -96,6 +96,13 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 	} {
 		require.NoError(t, agent(allowed), allowed)
 	}
+	// To what it has applied it gives the label back that another has taken away, and removes it only then.
+	apply := strings.Replace(object("Secret", "mine", "applied", "krane"), "create", "apply --server-side --field-manager="+manifests.Account, 1)
+	require.NoError(t, agent(apply))
+	admin("label secret -n mine applied app.kubernetes.io/managed-by-")
+	require.ErrorContains(t, agent("delete secret -n mine applied"), message)
+	require.NoError(t, agent(apply))
+	require.NoError(t, agent("delete secret -n mine applied"))
 	admin("create secret generic -n theirs another")
 	admin("delete namespace theirs --wait=false")
 }

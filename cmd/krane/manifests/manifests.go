@@ -78,7 +78,8 @@ func (m Manifests) YAML() (string, error) {
 }
 
 // writes are what the agent writes: objects with its label, outside of namespaces of the platform, the
-// default account of a namespace, and its token.
+// default account of a namespace, and its token. To an object that it has applied it gives the label back
+// that a person has taken away.
 func writes() installation.WritePolicy {
 	ours := func(object string) string {
 		const label = "app.kubernetes.io/managed-by"
@@ -100,6 +101,8 @@ func writes() installation.WritePolicy {
 			"request.operation == 'CREATE' && variables.tenant && " + ours("object"),
 			"request.operation != 'CREATE' && variables.tenant && " + ours("oldObject"),
 			"request.operation == 'UPDATE' && variables.tenant && variables.account",
+			"request.operation == 'UPDATE' && variables.tenant && has(oldObject.metadata.managedFields) && " +
+				"oldObject.metadata.managedFields.exists(f, f.manager == '" + Account + "' && f.operation == 'Apply')",
 			"variables.home == '" + Namespace + "' && request.kind.kind == 'Secret' && request.kind.group == ''",
 		},
 	}

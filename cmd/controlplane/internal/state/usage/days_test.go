@@ -62,6 +62,11 @@ func TestADayOfRecordsIsATableThatGoesWhole(t *testing.T) {
 	require.NotContains(t, have, nameOf(open), "it was empty")
 	require.Len(t, have, 10+1+1, "and %s, which is not a whole day too old, and the rest", nameOf(edge))
 
+	last := nameOf(now.AddDate(0, 0, 7))
+	write(t, database, `DROP TABLE `+last)
+	require.NoError(t, maintainer.Partition(t.Context()))
+	require.Contains(t, partitions(t, database), last, "the day before it has one")
+
 	attach(t, database, old)
 	attach(t, database, open)
 	batch := []usage.Record{

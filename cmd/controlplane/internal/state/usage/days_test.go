@@ -216,6 +216,37 @@ func TestWhoHoldsAPartitionHoldsUpNoOther(t *testing.T) {
 	require.Len(t, partitions(t, database), 10+1)
 }
 
+// TestARecordWhoseDayGetsItsPartitionMeanwhileIsStored has an agent send while the partition is made: PostgreSQL
+// has chosen the rest for the record, which has to go to the new partition.
+func TestARecordWhoseDayGetsItsPartitionMeanwhileIsStored(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t)
+	database, other := openPostgreSQL(t, url), openPostgreSQL(t, url)
+	at := time.Now().UTC().Truncate(time.Minute)
+	stored := make(chan error, 1)
+	require.NoError(t, other.Write(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `LOCK TABLE snapshots_rest IN ACCESS EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		go func() {
+			stored <- database.Write(t.Context(), func(tx *db.Tx) error {
+				_, err := usage.Save(t.Context(), tx, clusterA, []usage.Record{record(1, at)})
+				return err
+			})
+		}()
+		await.Eventually(t, "the record waits", func() bool {
+			return count(t, other, `pg_locks WHERE relation = 'snapshots_rest'::regclass AND NOT granted`) == 1
+		})
+		from := at.Truncate(24 * time.Hour)
+		_, err := tx.ExecContext(t.Context(), fmt.Sprintf(`CREATE TABLE %s PARTITION OF snapshots FOR VALUES FROM (%d) TO (%d)`,
+			nameOf(at), from.UnixMilli(), from.AddDate(0, 0, 1).UnixMilli()))
+		return err
+	}))
+	require.NoError(t, <-stored)
+	require.Equal(t, 1, partitions(t, database)[nameOf(at)])
+	require.Equal(t, 1, count(t, database, "usage_days"))
+}
+
 // TestReplicasMakePartitionsWhileAgentsSend has records stored while two replicas make partitions.
 func TestReplicasMakePartitionsWhileAgentsSend(t *testing.T) {
 	t.Parallel()

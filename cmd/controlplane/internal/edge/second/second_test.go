@@ -96,10 +96,20 @@ func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, agreed)
 	no(bob, "/a", "x") // the next needs two again
-	require.NoError(t, database.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `UPDATE second_person SET asked_at = asked_at - 3600000`)
-		return err
-	}))
+	pass := func(minutes int) {
+		t.Helper()
+		require.NoError(t, database.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.ExecContext(t.Context(), `UPDATE second_person SET asked_at = asked_at - ?`, minutes*60_000)
+			return err
+		}))
+	}
+	asked := func() (entries int) {
+		require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
+			return tx.QueryRowContext(t.Context(), `SELECT count(*) FROM audit WHERE verb = 'ask-allow-mass-delete'`).Scan(&entries)
+		}))
+		return entries
+	}
+	pass(60)
 	no(alice, "/a", "x") // the hour is over
 
 	agreed, _, err = ask(alice, adminapi.ActionEpoch, "/c", "")
@@ -111,8 +121,12 @@ func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 
 	// The first requester has lost the role, or was renamed.
 	no(alice, "/d", "x")
+	pass(40)
 	file("name=alice role=reader")
-	no(bob, "/d", "x")
+	written := asked()
+	no(bob, "/d", "x") // his hour begins now
+	require.Equal(t, written+1, asked(), "the audit has it")
+	pass(40)
 	file("name=alice")
 	agreed, _, err = ask(admins("alice"), adminapi.ActionApprove, "/d", "x")
 	require.NoError(t, err)

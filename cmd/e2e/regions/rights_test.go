@@ -98,6 +98,10 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 	}
 	// To what it has applied it gives the label back that another has taken away, and removes it only then.
 	apply := strings.Replace(object("Secret", "mine", "applied", "krane"), "create", "apply --server-side --field-manager="+manifests.Account, 1)
+	system := strings.Replace(apply, "mine", "kube-system", 1)
+	object("Secret", "kube-system", "applied", "krane")
+	admin(system)
+	require.ErrorContains(t, agent(system), message)
 	require.NoError(t, agent(apply))
 	admin("label secret -n mine applied app.kubernetes.io/managed-by-")
 	require.ErrorContains(t, agent("delete secret -n mine applied"), message)

@@ -350,6 +350,14 @@ func TestRecordsOfBeforeStayInOnePartition(t *testing.T) {
 		"old": "snapshots_before", "older": "snapshots_before", "newer": "snapshots_before",
 		"older later": "snapshots_rest", "newer later": "snapshots_rest",
 	}, where)
+	// What is in no sum is looked for often, by all that ask for sums.
+	var indexes []string
+	require.NoError(t, newer.Read(t.Context(), func(tx *db.Tx) error {
+		rows, err := tx.QueryContext(t.Context(), `SELECT CAST(indexname AS TEXT) FROM pg_indexes WHERE tablename = 'snapshots' ORDER BY 1`)
+		indexes, err = db.Collect(rows, err, func(rows *sql.Rows, name *string) error { return rows.Scan(name) })
+		return err
+	}))
+	require.Equal(t, []string{"snapshots_not_summed", "snapshots_pkey", "snapshots_taken_at"}, indexes)
 }
 
 // TestRegionsOfBeforeKeepWhatTheyHave has the migration that makes regions unique by platform and

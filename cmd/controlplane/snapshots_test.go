@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/snapshot"
 )
@@ -102,4 +103,40 @@ func TestARecordIsStoredOnceWhenAReplicaIsKilledInItsBatch(t *testing.T) {
 	var rows int
 	require.NoError(t, pool.QueryRowContext(t.Context(), `SELECT count(*) FROM snapshots`).Scan(&rows))
 	require.Equal(t, rounds*starbase.MaxSnapshots, rows)
+}
+
+// TestWhatWasUsedIsKeptAsLongAsTheFlagsSay starts the program on a database with a record and a sum that are
+// older than its flags say, and which the flags of before have kept.
+func TestWhatWasUsedIsKeptAsLongAsTheFlagsSay(t *testing.T) {
+	url := pgtest.NewDatabase(t)
+	program, token := binary(t), writeFile(t, adminToken)
+	start := func(flags ...string) {
+		serveProcess(t, program, append([]string{
+			"--listen", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0", "--database", url, "--admin-token-file", token,
+		}, flags...)...)
+	}
+	start()
+	pool, err := sql.Open("pgx", url)
+	require.NoError(t, err)
+	defer pool.Close()
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	count := func(table string) (rows int) {
+		require.NoError(t, pool.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&rows))
+		return rows
+	}
+	await.Eventually(t, "each day has its partition", func() bool { return count(`pg_inherits WHERE inhparent = 'snapshots'::regclass`) == 11 })
+	for days, name := range map[int]string{-1: "kept", -5: "old"} {
+		at := today.AddDate(0, 0, days).UnixMilli()
+		_, err = pool.ExecContext(t.Context(), `INSERT INTO snapshots (snapshot_id, cluster_id, workspace_id, project_id, environment, service_id,
+			pod_id, tier, phase, taken_at, cpu_millis, memory_bytes, received_at, summed) VALUES ($1, 'c', 'w', 'p', 'e', 's', 'p', '', 'Running', $2, 1, 1, 1, 1)`,
+			name, at)
+		require.NoError(t, err)
+		_, err = pool.ExecContext(t.Context(), `INSERT INTO usage_days VALUES ($1, 'c', 'w', 'p', 'e', 's', 'Running', 1, 1, 1, 1)`, at)
+		require.NoError(t, err)
+	}
+	start("--snapshot-retention", "48h", "--usage-retention", "10000h")
+	await.Eventually(t, "the old record goes", func() bool { return count("snapshots") == 1 })
+	require.Equal(t, 2, count("usage_days"), "the sums stay")
+	start("--usage-retention", "72h")
+	await.Eventually(t, "the old sum goes", func() bool { return count("usage_days") == 1 })
 }

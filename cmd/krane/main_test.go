@@ -46,6 +46,23 @@ func TestTheCommandLine(t *testing.T) {
 	}
 }
 
+func TestPlainHTTPIsAllowedByASwitch(t *testing.T) {
+	t.Parallel()
+	const url, plain = "http://control.example.com", "the token is not encrypted"
+	_, _, stderr := run(t, "--control-url", url)
+	require.Contains(t, stderr, plain)
+	_, _, stderr = run(t, "--allow-http", "--control-url", url)
+	require.Contains(t, stderr, "KRANE_CLUSTER_REGION: is not set")
+	require.NotContains(t, stderr, plain)
+
+	code, _, stderr := run(t, "manifests", "--region", "eu", "--control-url", url)
+	require.Equal(t, program.ExitUsage, code)
+	require.Contains(t, stderr, plain+"; --allow-http=true allows it")
+	code, stdout, stderr := run(t, "manifests", "--region", "eu", "--control-url", url, "--allow-http")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "name: KRANE_ALLOW_HTTP\n")
+}
+
 func TestTheManifestsAreYAMLWithoutWildcards(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := run(t, "manifests", "--region", "eu", "--control-url", "https://control.example.com")

@@ -59,7 +59,11 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 		admin("create serviceaccount -n " + name + " default")
 		admin("create secret generic -n " + name + " foreign")
 	}
+	admin("create serviceaccount -n given other")
 	admin("create serviceaccount -n kube-system default")
+	// More than its own roles allow.
+	admin("create clusterrole more --verb=create --resource=nodes")
+	admin("create clusterrolebinding more --clusterrole=more --serviceaccount=" + manifests.Namespace + ":" + manifests.Account)
 	admin("create namespace cilium-test")
 	admin("label namespace mine app.kubernetes.io/managed-by=krane")
 	admin("label namespace given unkey.com/agent=krane")
@@ -68,15 +72,14 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 		admin(object("Secret", namespace, "labeled", "krane"))
 	}
 	admin(object("Secret", "given", "helm", "Helm"))
-	admin("create secret generic -n given stripped")
-	admin("label secret -n given stripped unkey.com/region=eu")
 
 	const message = "krane writes only objects with its label, in namespaces that have it or the label unkey.com/agent"
 	await.Eventually(t, "the policy is in force", func() bool {
 		err := agent("create secret generic -n theirs --dry-run=server a")
 		return err != nil && strings.Contains(err.Error(), message)
 	})
-	const token, docker = `, type: kubernetes.io/service-account-token`, `, type: kubernetes.io/dockerconfigjson, data: {.dockerconfigjson: e30=}`
+	const token = `, type: kubernetes.io/service-account-token`
+	const docker = `, type: kubernetes.io/dockerconfigjson, data: {.dockerconfigjson: e30=}`
 	for _, refused := range []string{
 		"create namespace unlabeled", object("Namespace", "", "kube-more", "krane"), object("Namespace", "", "my-system", "krane"),
 		object("Namespace", "", "someone", "Helm"), "delete namespace theirs --wait=false", "delete namespace given --wait=false",
@@ -91,8 +94,8 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 		"delete secret -n given foreign", "delete secret -n mine foreign", "delete secret -n kube-system labeled", "delete secret -n given helm",
 		"label secret -n given foreign app.kubernetes.io/managed-by=krane",
 		"label secret -n given helm --overwrite app.kubernetes.io/managed-by=krane",
-		"label secret -n given stripped a=b", "delete secret -n given stripped",
 		"label serviceaccount -n kube-system default a=b", "delete serviceaccount -n given default", "label serviceaccount -n theirs default a=b",
+		"label serviceaccount -n given other a=b", object("Node", "", "more", "krane"),
 		"delete serviceaccount -n krane-system krane", "delete deployment -n krane-system krane",
 		// Who may make a Secret or a pod may have the rights of any account of the namespace.
 		object("Secret", "mine", "token", "krane", token), object("Secret", "given", "token", "krane", token),
@@ -112,11 +115,22 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 		"delete deployment -n given web", "delete secret -n given labeled",
 		"label serviceaccount -n given default a=b", "label serviceaccount -n mine default a=b",
 		"create secret generic -n krane-system krane-token-renewed", "label secret -n krane-system krane-token-renewed a=b",
-		"label secret -n given stripped app.kubernetes.io/managed-by=krane", // by a person, who has left the other label
 		"label secret -n mine opaque app.kubernetes.io/managed-by-", "delete namespace --wait=false new",
 	} {
 		require.NoError(t, agent(allowed), allowed)
 	}
+	// To what it has applied it gives the label back that another has taken away, and removes it only then.
+	apply := strings.Replace(object("Secret", "mine", "applied", "krane"), "create",
+		"apply --server-side --field-manager="+manifests.Account, 1)
+	system := strings.Replace(apply, "mine", "kube-system", 1)
+	object("Secret", "kube-system", "applied", "krane")
+	admin(system)
+	require.ErrorContains(t, agent(system), message)
+	require.NoError(t, agent(apply))
+	admin("label secret -n mine applied app.kubernetes.io/managed-by-")
+	require.ErrorContains(t, agent("delete secret -n mine applied"), message)
+	require.NoError(t, agent(apply))
+	require.NoError(t, agent("delete secret -n mine applied"))
 	admin("create secret generic -n theirs another")
 	admin("delete namespace theirs --wait=false")
 }

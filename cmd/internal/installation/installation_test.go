@@ -41,6 +41,27 @@ func TestTheObjectsOfAnAgentReferToEachOther(t *testing.T) {
 	}
 }
 
+// TestAWriteThatCannotBeJudgedIsRefused has a policy in force for all that the agent writes.
+func TestAWriteThatCannotBeJudgedIsRefused(t *testing.T) {
+	t.Parallel()
+	agent := installation.Agent{Name: "tug", Namespace: "harbour"}
+	policy := installation.WritePolicy{Message: "no", Allowed: []string{"a", "b || c"}}
+	out, err := agent.YAML(nil, agent.WritePolicy(policy)...)
+	require.NoError(t, err)
+	for _, want := range []string{
+		"  failurePolicy: Fail\n", "  validationActions:\n  - Deny\n", "expression: (a) || (b || c)\n", "message: \"no\"\n",
+		"expression: request.userInfo.username == 'system:serviceaccount:harbour:tug'\n",
+		"operations:\n      - CREATE\n      - UPDATE\n      - DELETE\n      resources:\n      - '*/*'\n",
+	} {
+		require.Contains(t, out, want)
+	}
+	require.NotContains(t, out, "variables:")
+	policy.Variables = []installation.Variable{{Name: "home", Value: "request.name"}}
+	out, err = agent.YAML(nil, agent.WritePolicy(policy)...)
+	require.NoError(t, err)
+	require.Contains(t, out, "  variables:\n  - expression: request.name\n    name: home\n")
+}
+
 func TestAPrivateAuthorityIsTrusted(t *testing.T) {
 	t.Parallel()
 	agent := installation.Agent{Name: "tug", Namespace: "harbour"}

@@ -2,6 +2,7 @@ package isolation_test
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,33 @@ func TestNamespacesOfThePlatformAreNoHomes(t *testing.T) {
 	}
 	for name := range strings.FieldsSeq("default frontline kube- openshift- cilium istio- -system cert-manager ingress-nginx argocd starform-gateway") {
 		require.Contains(t, isolation.WantNamespace, name, "the error names every rule")
+	}
+}
+
+// TestTheExpressionHasEachRuleOfTheNames reads the terms of the expression and asks them for the same names.
+func TestTheExpressionHasEachRuleOfTheNames(t *testing.T) {
+	t.Parallel()
+	expression := isolation.PlatformExpression("variables.home")
+	terms := strings.Split(expression, " || ")
+	platform := func(name string) bool {
+		return slices.ContainsFunc(terms, func(term string) bool {
+			text, found := strings.CutPrefix(term, "variables.home")
+			require.True(t, found, term)
+			switch quoted := strings.Split(text, "'"); quoted[0] {
+			case " in [":
+				return slices.Contains(quoted[1:], name)
+			case ".startsWith(":
+				return strings.HasPrefix(name, quoted[1])
+			case ".endsWith(":
+				return strings.HasSuffix(name, quoted[1])
+			}
+			t.Fatalf("%q", term)
+			return false
+		})
+	}
+	for name := range strings.FieldsSeq("default frontline cert-manager ingress-nginx argocd starform-gateway kube-a openshift-a cilium istio-a a-system " +
+		"ws-acme defaults system kubernetes my-frontline a-kube- a-istio-") {
+		require.Equal(t, isolation.PlatformNamespace(name), platform(name), name)
 	}
 }
 

@@ -26,15 +26,12 @@ func settingsSection(page *strings.Builder, command *cobra.Command) {
 	about := cmp.Or(command.Long, command.Short+".")
 	about = strings.TrimSpace(strings.TrimSuffix(about, howToSet))
 	fmt.Fprintf(page, "\n## %s\n\n```text\n%s\n\nUsage: %s\n```\n", command.CommandPath(), about, command.UseLine())
-	column := "variable"
-	if command.Annotations[annotationUnbound] != "" {
-		page.WriteString("\nIts flags have no variables. Some set variables of the program that it installs.\n")
-		column = "sets"
-	}
-	settingsTable(page, column, command.LocalNonPersistentFlags())
+	// The flags of some commands are not read from variables, and have the names of those that they make.
+	bound := command.Annotations[annotationUnbound] == ""
+	settingsTable(page, command.LocalNonPersistentFlags(), bound)
 	if command.HasPersistentFlags() {
 		fmt.Fprintf(page, "\nOf `%s` and its commands:\n", command.CommandPath())
-		settingsTable(page, "variable", command.PersistentFlags())
+		settingsTable(page, command.PersistentFlags(), bound)
 	}
 	for _, sub := range command.Commands() {
 		// Completion is the same in every program.
@@ -47,19 +44,22 @@ func settingsSection(page *strings.Builder, command *cobra.Command) {
 // cell is a text as the cell of a table shows it.
 var cell = strings.NewReplacer("\n", " ", "|", `\|`, "<", "&lt;", "*", `\*`, "`", "'") //nolint:gochecknoglobals // constant
 
-func settingsTable(page *strings.Builder, column string, flags *pflag.FlagSet) {
+func settingsTable(page *strings.Builder, flags *pflag.FlagSet, bound bool) {
 	begun := false
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || f.Name == "help" || f.Name == "version" {
 			return
 		}
 		if !begun {
-			page.WriteString("\n| flag | " + column + " | what |\n|---|---|---|\n")
+			page.WriteString("\n| flag | variable | what |\n|---|---|---|\n")
 			begun = true
 		}
 		kind, usage := pflag.UnquoteUsage(f)
 		variable := annotation(f, annotationVariable)
 		usage = strings.TrimSuffix(usage, " ["+variable+"]")
+		if !bound {
+			variable = ""
+		}
 		flag := "--" + f.Name
 		if f.Shorthand != "" {
 			flag = "-" + f.Shorthand + ", " + flag

@@ -68,6 +68,15 @@ func bootstrapResumeStop(b *rig) {
 			"ReplicaSet",
 		) == 100
 	})
+	// The label that a person takes away comes back: the policy of the manifests knows the fields of the agent.
+	for _, kind := range []string{"replicaset", "horizontalpodautoscaler", "poddisruptionbudget"} {
+		b.kubectl("label", kind, "web-3", "-n", b.name, "app.kubernetes.io/managed-by-")
+	}
+	for _, kind := range []string{"replicaset", "horizontalpodautoscaler", "poddisruptionbudget"} {
+		await.Eventually(b.t, kind+" has its label again", func() bool {
+			return b.kubectl("get", kind, "web-3", "-n", b.name, "-o", `jsonpath={.metadata.labels.app\.kubernetes\.io/managed-by}`) == "krane"
+		})
+	}
 
 	// What changes while there is no stream is what the next one brings.
 	const method = "WatchDeployments"

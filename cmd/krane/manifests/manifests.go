@@ -84,9 +84,6 @@ func (m Manifests) YAML() (string, error) {
 // the agent: the write policy lets it write there.
 const NamespaceLabel = "unkey.com/agent"
 
-// regionLabel is a label of each object of the agent.
-const regionLabel = "unkey.com/region"
-
 // writes are what the agent writes: its own objects in its own namespaces and in those that were given to it, the
 // default account of such a namespace, and its token.
 func writes() installation.WritePolicy {
@@ -109,9 +106,10 @@ func writes() installation.WritePolicy {
 			{Name: "tenant", Value: "!(" + isolation.PlatformExpression("variables.home") + ") && (namespaceObject == null || " +
 				labeled("namespaceObject", managed) + " || " + labeled("namespaceObject", NamespaceLabel) + ")"},
 			{Name: "account", Value: "request.kind.kind == 'ServiceAccount' && request.kind.group == '' && request.name == 'default'"},
-			// A person has taken the label away, and left another one of the agent's.
+			// A person has taken the label away from what the agent has applied.
 			{Name: "repaired", Value: "object != null && oldObject != null && " + labeled("object", managed) +
-				" && has(oldObject.metadata.labels) && '" + regionLabel + "' in oldObject.metadata.labels"},
+				" && has(oldObject.metadata.managedFields) && oldObject.metadata.managedFields.exists(f, f.manager == '" + Account +
+				"' && f.operation == 'Apply')"},
 			// A Secret can be the token of any account of its namespace.
 			{Name: "harmless", Value: "request.kind.kind == 'Secret' ? object.type in ['Opaque', 'kubernetes.io/dockerconfigjson'] : " +
 				"request.kind.kind in ['Deployment', 'ReplicaSet'] ? !has(" + account + ") || " + account + " in ['', 'default'] || " +

@@ -45,6 +45,15 @@ func TestAProgramThatRepeatsOneCredentialDoesNotGuess(t *testing.T) {
 			fail(g, r, "agent")
 		}
 		require.NotZero(t, g.Failed(r, "agent", "revoked"), "meanwhile its address has guessed")
+
+		var log bytes.Buffer
+		events := 0
+		g = newGuard(t, guard.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Refused: func(context.Context, string) { events++ }})
+		for range 1000 {
+			require.Zero(t, g.Failed(r, "agent", "revoked"))
+		}
+		require.Equal(t, 1, strings.Count(log.String(), "\n"), "it is logged once")
+		require.Equal(t, 1, events)
 	})
 	var none *guard.Guard
 	require.Zero(t, fail(none, from("192.0.2.1:1"), "agent"))
@@ -76,7 +85,10 @@ func TestAnAddressWaitsLongerAfterEachFailure(t *testing.T) {
 		require.Zero(t, fail(g, from("192.0.2.2:1000"), "admin"), "another address")
 
 		time.Sleep(15 * time.Minute)
-		require.Zero(t, fail(g, r, "admin"), "it was forgotten")
+		for range 5 {
+			require.Zero(t, fail(g, r, "admin"), "it was forgotten")
+		}
+		require.NotZero(t, fail(g, r, "admin"), "and is remembered as any other")
 	})
 }
 
@@ -122,6 +134,8 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 			fail(g, from(fmt.Sprintf("198.51.100.%d:1", i)), "admin")
 		}
 		require.NotZero(t, fail(g, first, "admin"))
+		fail(g, from("203.0.113.255:1"), "admin")
+		require.NotZero(t, fail(g, first, "admin"), "another one was silent for longer")
 		for i := range 10 {
 			fail(g, from(fmt.Sprintf("203.0.113.%d:1", i)), "admin")
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
 
@@ -96,10 +97,20 @@ func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, agreed)
 	no(bob, "/a", "x") // the next needs two again
-	require.NoError(t, database.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `UPDATE second_person SET asked_at = asked_at - 3600000`)
-		return err
-	}))
+	pass := func(minutes int) {
+		t.Helper()
+		require.NoError(t, database.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.ExecContext(t.Context(), `UPDATE second_person SET asked_at = asked_at - ?`, minutes*60_000)
+			return err
+		}))
+	}
+	asked := func() (entries int) {
+		require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
+			return tx.QueryRowContext(t.Context(), `SELECT count(*) FROM audit WHERE verb = 'ask-allow-mass-delete'`).Scan(&entries)
+		}))
+		return entries
+	}
+	pass(60)
 	no(alice, "/a", "x") // the hour is over
 
 	agreed, _, err = ask(alice, adminapi.ActionEpoch, "/c", "")
@@ -111,8 +122,12 @@ func TestTheSameRequestOfAnotherPersonIsCarriedOut(t *testing.T) {
 
 	// The first requester has lost the role, or was renamed.
 	no(alice, "/d", "x")
+	pass(40)
 	file("name=alice role=reader")
-	no(bob, "/d", "x")
+	written := asked()
+	no(bob, "/d", "x") // his hour begins now
+	require.Equal(t, written+1, asked(), "the audit has it")
+	pass(40)
 	file("name=alice")
 	agreed, _, err = ask(admins("alice"), adminapi.ActionApprove, "/d", "x")
 	require.NoError(t, err)
@@ -194,6 +209,47 @@ func TestOfPeopleWhomAnIssuerIdentifiesTheSubjectDecides(t *testing.T) {
 		t.Parallel()
 		run(t, pgtest.NewDatabase(t))
 	})
+}
+
+// TestOfOneFirstRequestOneOtherIsCarriedOut has a replica carry out what alice has asked for, while bob asks another one.
+func TestOfOneFirstRequestOneOtherIsCarriedOut(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t)
+	database, replica := controlplanetest.Open(t, url), controlplanetest.Open(t, url)
+	path := filepath.Join(t.TempDir(), "tokens")
+	one, _ := tokens.New()
+	two, _ := tokens.New()
+	require.NoError(t, os.WriteFile(path, []byte("name=alice "+one+"\nname=bob "+two+"\n"), 0o600))
+	people := &tokens.File{Path: path, Logger: slog.New(slog.DiscardHandler)}
+	require.NoError(t, people.Read(t.Context()))
+	p := &second.Person{Database: database, Admins: people.Admins, Actions: []string{adminapi.ActionEpoch}}
+	ask := func(n int) int {
+		answer := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/epoch", http.NoBody)
+		agreed, err := p.Agree(answer, r, adminapi.ActionEpoch, people.Admins()[n], nil)
+		assert.NoError(t, err)
+		assert.False(t, agreed, "one has been carried out")
+		return answer.Code
+	}
+	require.Equal(t, http.StatusAccepted, ask(0))
+	answered := make(chan int, 1)
+	require.NoError(t, replica.Write(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `SELECT request FROM second_person FOR UPDATE`); err != nil {
+			return err
+		}
+		go func() { answered <- ask(1) }()
+		await.Eventually(t, "bob waits", func() bool {
+			var waiting int
+			require.NoError(t, replica.Read(t.Context(), func(tx *db.Tx) error {
+				return tx.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
+					WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+			}))
+			return waiting == 1
+		})
+		_, err := tx.ExecContext(t.Context(), `DELETE FROM second_person`)
+		return err
+	}))
+	require.Equal(t, http.StatusAccepted, <-answered, "he is the first now")
 }
 
 // TestManyPeopleAtOnceAreCarriedOutInPairs has two people who ask for the same at the same

@@ -95,7 +95,7 @@ const attempts = 3
 func (d *Database) Write(ctx context.Context, do func(*Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		err := d.transact(ctx, d.writer, sql.TxOptions{}, d.lock, do)
-		if err == nil || attempt == attempts || !sqlstore.Retryable(err) {
+		if err == nil || attempt == attempts || !sqlstore.Retryable(err) && !moved(err) {
 			return err
 		}
 		between := time.Duration(attempt) * 50 * time.Millisecond

@@ -118,6 +118,13 @@ func deadlocked(err error) bool {
 	return ok && state.Code == "40P01"
 }
 
+// moved reports whether a row was refused by the partition that had been chosen for it, because it got
+// another one meanwhile: the next attempt finds that one. No constraint of a table has an empty name.
+func moved(err error) bool {
+	state, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && state.Code == "23514" && state.ConstraintName == ""
+}
+
 // placeOf returns where a database is, from what [checkPostgreSQL] has let pass. The user is
 // not part of it.
 func placeOf(config *pgconn.Config) string {

@@ -97,6 +97,19 @@ func TestUsageIsReadInPartsAndAsATable(t *testing.T) {
 	require.Equal(t, 200, status, body)
 	require.Equal(t, 1, strings.Count(body, "\n"), "the titles alone")
 
+	for filter, other := range map[string]string{
+		"cluster_id=" + clusterA: clusterB, "workspace_id=" + id(1, 0): id(1, 9), "project_id=" + id(2, 7): id(2, 99), "environment=production": "staging",
+		"service_id=" + id(3, 0): id(3, 9), "phase=Running": "Failed",
+	} {
+		status, body = ask("usage?by=none&" + filter)
+		require.Equal(t, 200, status, body)
+		require.Contains(t, body, `"pod_minutes":`, filter)
+		name, _, _ := strings.Cut(filter, "=")
+		status, body = ask("usage?by=none&" + name + "=" + other)
+		require.Equal(t, 200, status, body)
+		require.Equal(t, `{"usage":[]}`, body, name)
+	}
+
 	save(t, database, clusterA, record(0, today.Add(time.Minute), func(r *usage.Record) { r.MemoryBytes = 1 << 50 }))
 	write(t, database, `UPDATE usage_days SET memory_gib_minutes = memory_gib_minutes * 100000000`)
 	_, body = ask("usage?by=none")

@@ -128,17 +128,15 @@ func (m *Maintainer) change(ctx context.Context, do func(*db.Tx) error) (ran boo
 	return ran, err
 }
 
-// undivided returns the tables on PostgreSQL that are no day.
+// undivided returns the tables on PostgreSQL that are no day. One that a person has detached is not touched.
 func (m *Maintainer) undivided(ctx context.Context) (names []string, err error) {
 	err = m.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT name FROM (VALUES ('`+restTable+`'), ('`+beforeTable+`')) names (name)
-			WHERE to_regclass(name) IS NOT NULL`)
+		rows, err := tx.QueryContext(ctx, `SELECT relname FROM pg_class t WHERE t.oid = CAST('snapshots' AS regclass) AND relkind = 'r'
+			UNION ALL SELECT name FROM pg_inherits, (VALUES ('`+restTable+`'), ('`+beforeTable+`')) names (name)
+			WHERE inhparent = CAST('snapshots' AS regclass) AND inhrelid = to_regclass(name)`)
 		names, err = db.Collect(rows, err, func(rows *sql.Rows, name *string) error { return rows.Scan(name) })
 		return err
 	})
-	if len(names) == 0 {
-		names = []string{"snapshots"}
-	}
 	return names, err
 }
 
@@ -287,12 +285,16 @@ func (m *Maintainer) makeDay(ctx context.Context, at time.Time) error {
 	return err
 }
 
-// dropDay removes a partition, unless it has records that are in no sum.
+// dropDay removes a partition, unless it is none any more or has records that are in no sum.
 func (m *Maintainer) dropDay(ctx context.Context, p partition) error {
 	dropped := false
 	_, err := m.change(ctx, func(tx *db.Tx) error {
-		var kept bool
-		if err := tx.QueryRowContext(ctx, `SELECT to_regclass(?) IS NULL`, p.name).Scan(&kept); err != nil || kept {
+		if _, err := tx.ExecContext(ctx, `LOCK TABLE ONLY snapshots IN ACCESS EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		var kept bool // it has gone, or a person has detached it since it was found
+		if err := tx.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM pg_inherits
+			WHERE inhparent = CAST('snapshots' AS regclass) AND inhrelid = to_regclass(?))`, p.name).Scan(&kept); err != nil || kept {
 			return err
 		}
 		if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM `+p.name+` WHERE summed = 0)`).Scan(&kept); err != nil || kept {

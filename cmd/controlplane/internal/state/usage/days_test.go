@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/usage"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
@@ -62,6 +63,11 @@ func TestADayOfRecordsIsATableThatGoesWhole(t *testing.T) {
 	require.NotContains(t, have, nameOf(old), "it was empty")
 	require.NotContains(t, have, nameOf(open), "it was empty")
 	require.Len(t, have, 10+1+1, "and %s, which is not a whole day too old, and the rest", nameOf(edge))
+
+	last := nameOf(now.AddDate(0, 0, 7))
+	write(t, database, `DROP TABLE `+last)
+	require.NoError(t, maintainer.Partition(t.Context()))
+	require.Contains(t, partitions(t, database), last, "the day before it has one")
 
 	attach(t, database, old)
 	attach(t, database, open)
@@ -137,6 +143,63 @@ func TestAPartitionThatAPersonHasDetachedIsNotTouched(t *testing.T) {
 	require.Equal(t, 1, count(t, database, nameOf(now)))
 }
 
+// TestRecordsOfBeforeGoInSlicesAndThenWithTheirTable has the table of before, detached and attached again.
+func TestRecordsOfBeforeGoInSlicesAndThenWithTheirTable(t *testing.T) {
+	t.Parallel()
+	database := openPostgreSQL(t, pgtest.NewDatabase(t))
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	bounds := func(days int) string {
+		return fmt.Sprintf(`snapshots_before FOR VALUES FROM (MINVALUE) TO (%d)`, today.AddDate(0, 0, days).UnixMilli())
+	}
+	maintainer := usage.Maintainer{Database: database}
+	require.NoError(t, maintainer.Partition(t.Context()))
+	write(t, database, `CREATE TABLE snapshots_before (LIKE snapshots INCLUDING DEFAULTS)`)
+	write(t, database, `ALTER TABLE snapshots ATTACH PARTITION `+bounds(-30))
+	save(t, database, clusterA, record(1, today.AddDate(0, 0, -70)), record(2, today.AddDate(0, 0, -61)), record(3, today.AddDate(0, 0, -71)))
+	write(t, database, `UPDATE snapshots SET summed = 0 WHERE pod_id = 'pod-3'`)
+	require.NoError(t, maintainer.Prune(t.Context()))
+	require.Equal(t, 2, count(t, database, "snapshots_before"), "what is not too old, or in no sum, stays")
+
+	write(t, database, `ALTER TABLE snapshots DETACH PARTITION snapshots_before`)
+	write(t, database, `UPDATE snapshots_before SET taken_at = ?, summed = 1`, today.AddDate(0, 0, -80).UnixMilli())
+	require.NoError(t, maintainer.Prune(t.Context()))
+	require.Equal(t, 2, count(t, database, "snapshots_before"), "it is of the person who has detached it")
+
+	write(t, database, `ALTER TABLE snapshots ATTACH PARTITION `+bounds(-64))
+	require.NoError(t, maintainer.Prune(t.Context()))
+	require.NotContains(t, partitions(t, database), "snapshots_before")
+	require.Equal(t, 0, count(t, database, `pg_class WHERE relname = 'snapshots_before'`))
+}
+
+// TestAPartitionThatIsDetachedMeanwhileStays has a person detach one that the program is about to remove.
+func TestAPartitionThatIsDetachedMeanwhileStays(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t)
+	database, other := openPostgreSQL(t, url), openPostgreSQL(t, url)
+	maintainer := usage.Maintainer{Database: database}
+	require.NoError(t, maintainer.Partition(t.Context()))
+	old := time.Now().UTC().AddDate(0, 0, -70).Truncate(time.Minute)
+	attach(t, database, old)
+	save(t, database, clusterA, record(1, old))
+	removed := make(chan error, 1)
+	require.NoError(t, other.Write(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `LOCK TABLE ONLY snapshots IN ACCESS EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		go func() { removed <- maintainer.Partition(t.Context()) }()
+		await.Eventually(t, "the program waits for its turn", func() bool {
+			return count(t, other, `pg_locks JOIN pg_database d ON d.oid = database WHERE datname = current_database()
+				AND relation = 'snapshots'::regclass AND NOT granted`) == 1 || len(removed) == 1
+		})
+		_, err := tx.ExecContext(t.Context(), `ALTER TABLE snapshots DETACH PARTITION `+nameOf(old))
+		return err
+	}))
+	if err := <-removed; err != nil { // a slow machine
+		require.ErrorIs(t, err, db.ErrBusy)
+	}
+	require.Equal(t, 1, count(t, database, nameOf(old)))
+}
+
 // TestWhoHoldsAPartitionHoldsUpNoOther has a transaction open that has written to the rest.
 func TestWhoHoldsAPartitionHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
@@ -154,11 +217,44 @@ func TestWhoHoldsAPartitionHoldsUpNoOther(t *testing.T) {
 		err := maintainer.Prune(t.Context())
 		require.ErrorIs(t, err, db.ErrBusy)
 		require.ErrorContains(t, err, "make the partition of "+now.AddDate(0, 0, -2).Format(time.DateOnly))
+		require.NotContains(t, err.Error(), now.AddDate(0, 0, -1).Format(time.DateOnly), "agents wait for it once")
 		require.Zero(t, count(t, database, "snapshots"), "what is too old has gone")
 		return nil
 	}))
 	require.NoError(t, maintainer.Prune(t.Context()))
 	require.Len(t, partitions(t, database), 10+1)
+}
+
+// TestARecordWhoseDayGetsItsPartitionMeanwhileIsStored has an agent send while the partition is made: PostgreSQL
+// has chosen the rest for the record, which has to go to the new partition.
+func TestARecordWhoseDayGetsItsPartitionMeanwhileIsStored(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t)
+	database, other := openPostgreSQL(t, url), openPostgreSQL(t, url)
+	at := time.Now().UTC().Truncate(time.Minute)
+	require.NoError(t, (&usage.Maintainer{Database: database}).Partition(t.Context()))
+	write(t, database, `DROP TABLE `+nameOf(at))
+	stored := make(chan error, 1)
+	require.NoError(t, other.Write(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `LOCK TABLE snapshots_rest IN ACCESS EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		go func() {
+			stored <- database.Write(t.Context(), func(tx *db.Tx) error {
+				_, err := usage.Save(t.Context(), tx, clusterA, []usage.Record{record(1, at)})
+				return err
+			})
+		}()
+		await.Eventually(t, "the record waits", func() bool {
+			return count(t, other, `pg_locks WHERE relation = 'snapshots_rest'::regclass AND NOT granted`) == 1
+		})
+		from := at.Truncate(24 * time.Hour)
+		return tx.ExecEach(t.Context(), nil, `CREATE TABLE `+nameOf(at)+` (LIKE snapshots INCLUDING DEFAULTS)`, fmt.Sprintf(
+			`ALTER TABLE snapshots ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`, nameOf(at), from.UnixMilli(), from.AddDate(0, 0, 1).UnixMilli()))
+	}))
+	require.NoError(t, <-stored)
+	require.Equal(t, 1, partitions(t, database)[nameOf(at)])
+	require.Equal(t, 1, count(t, database, "usage_days"))
 }
 
 // TestReplicasMakePartitionsWhileAgentsSend has records stored while two replicas make partitions.

@@ -43,6 +43,7 @@ func TestAMinuteWithoutRecordsIsAGapOrExplained(t *testing.T) {
 		"the agent was away":                       {"RR____RR", []string{"a Silent 2-6"}},
 		"the agent was away, records were kept":    {"RRrrrrRR", nil},
 		"records of before the first report":       {"rr__RR", nil},
+		"records of after the last report":         {"RR___r", []string{"a Silent 2-5"}},
 		"no pods":                                  {"zzzzzz", nil},
 		"no pods, and a report now and then":       {"z_z_z", nil},
 		"the last pod goes":                        {"RRzzz", nil},
@@ -87,7 +88,9 @@ func TestAGapAtTheEdgeIsSeen(t *testing.T) {
 	for cluster, gap := range missing {
 		var records []usage.Record
 		for n := range 240 {
-			report(t, database, cluster, minute(n).Add(time.Second), 1)
+			if n != 119 { // a report comes late
+				report(t, database, cluster, minute(n).Add(time.Second), 1)
+			}
 			if n < gap[0] || n >= gap[1] {
 				records = append(records, record(n, minute(n), func(r *usage.Record) { r.ProjectID = cluster }))
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/usage"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 )
 
@@ -86,12 +87,13 @@ func TestADayOfSumsGoesWhole(t *testing.T) {
 func TestTheMaintainerEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	database := openSQLite(t, filepath.Join(t.TempDir(), "trueup.db"))
-	save(t, database, clusterA, record(1, time.Now().AddDate(-1, 0, 0)))
+	save(t, database, clusterA, record(1, time.Now().AddDate(-1, 0, 0)), record(2, time.Now().AddDate(-1, 0, 0)))
+	write(t, database, `UPDATE snapshots SET summed = 0 WHERE pod_id = 'pod-2'`)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- (&usage.Maintainer{Database: database}).Start(ctx) }()
-	require.Eventually(t, func() bool { return count(t, database, "snapshots") == 0 }, time.Minute, 10*time.Millisecond)
+	await.Eventually(t, "what is in no sum is added, and then all is removed", func() bool { return count(t, database, "snapshots") == 0 })
 	cancel()
 	require.NoError(t, <-ended)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/usage"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/metrictest"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -32,6 +33,8 @@ func TestTheMetricsAreThoseOfTheList(t *testing.T) {
 	log := &sqlstore.Store{}
 	database := &db.Database{Log: log}
 	_, err := guard.New(guard.Config{Registerer: registry})
+	require.NoError(t, err)
+	_, err = usage.NewFailures(registry)
 	require.NoError(t, err)
 	_, err = audit.NewFailures(registry)
 	require.NoError(t, err)

@@ -155,6 +155,10 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	}
 
 	registry := program.NewRegistry("controlplane")
+	notSummed, err := usage.NewFailures(registry)
+	if err != nil {
+		return err
+	}
 	failures, err := audit.NewFailures(registry)
 	if err != nil {
 		return err
@@ -280,7 +284,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		{Name: "streams of clusters", Starter: api},
 		{Name: "audit", Starter: changes},
 		{Name: "usage", Starter: &usage.Maintainer{
-			Database: database, RecordRetention: o.snapshotRetention, Retention: o.usageRetention, Logger: logger,
+			Database: database, RecordRetention: o.snapshotRetention, Retention: o.usageRetention, Logger: logger, Failures: notSummed,
 		}},
 		{Name: "reconciler", Starter: &regions.Reconciler{Store: regionStore, Logger: logger, Registerer: registry}},
 		{Name: "listener", Starter: &serve.Server{

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
@@ -46,6 +48,8 @@ type Maintainer struct {
 	RecordRetention, Retention time.Duration
 	// Logger gets a line when something is removed. Nil: nothing is logged.
 	Logger *slog.Logger
+	// Failures counts the passes that fail; see [NewFailures]. Nil: none does.
+	Failures prometheus.Counter
 
 	told sync.Once // that there are no partitions
 }
@@ -187,12 +191,25 @@ func sumSlice(ctx context.Context, tx *db.Tx) (int64, error) {
 	return int64(len(found)), nil
 }
 
+// NewFailures returns a registered counter for [Maintainer].
+func NewFailures(registerer prometheus.Registerer) (prometheus.Counter, error) {
+	failures := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "trueup_controlplane_usage_passes_failed_total",
+		Help: "Passes over the billing records that could not add to the sums, make or remove a partition, or remove what is too old.",
+	})
+	return failures, registerer.Register(failures)
+}
+
 // Start sums and prunes every minute until ctx ends.
 func (m *Maintainer) Start(ctx context.Context) error {
 	loop := reconcile.Loop{
 		Name: "usage", Interval: every, Jitter: 0.1, Logger: cmp.Or(m.Logger, slog.New(slog.DiscardHandler)),
 		Reconciler: reconcile.Func(func(ctx context.Context) (reconcile.Result, error) {
-			return reconcile.Result{}, errors.Join(m.Sum(ctx), m.Prune(ctx))
+			err := errors.Join(m.Sum(ctx), m.Prune(ctx))
+			if err != nil && m.Failures != nil {
+				m.Failures.Inc()
+			}
+			return reconcile.Result{}, err
 		}),
 	}
 	return loop.Start(ctx)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
@@ -94,6 +96,20 @@ func TestTheMaintainerEndsWithItsContext(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- (&usage.Maintainer{Database: database}).Start(ctx) }()
 	await.Eventually(t, "what is in no sum is added, and then all is removed", func() bool { return count(t, database, "snapshots") == 0 })
+	cancel()
+	require.NoError(t, <-ended)
+}
+
+func TestAPassThatFailsIsCounted(t *testing.T) {
+	t.Parallel()
+	database := openSQLite(t, filepath.Join(t.TempDir(), "trueup.db"))
+	write(t, database, `DROP TABLE usage_hours`)
+	failures, err := usage.NewFailures(prometheus.NewRegistry())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- (&usage.Maintainer{Database: database, Failures: failures}).Start(ctx) }()
+	require.Eventually(t, func() bool { return testutil.ToFloat64(failures) == 1 }, time.Minute, 10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-ended)
 }

@@ -97,7 +97,8 @@ func TestTheAgentWritesOnlyItsOwnObjects(t *testing.T) {
 		require.NoError(t, agent(allowed), allowed)
 	}
 	// To what it has applied it gives the label back that another has taken away, and removes it only then.
-	apply := strings.Replace(object("Secret", "mine", "applied", "krane"), "create", "apply --server-side --field-manager="+manifests.Account, 1)
+	create, asAgent := object("Secret", "mine", "applied", "krane"), "apply --server-side --field-manager="+manifests.Account
+	apply := strings.Replace(create, "create", asAgent, 1)
 	system := strings.Replace(apply, "mine", "kube-system", 1)
 	object("Secret", "kube-system", "applied", "krane")
 	admin(system)

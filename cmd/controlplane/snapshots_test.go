@@ -124,7 +124,9 @@ func TestWhatWasUsedIsKeptAsLongAsTheFlagsSay(t *testing.T) {
 		require.NoError(t, pool.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&rows))
 		return rows
 	}
-	await.Eventually(t, "each day has its partition", func() bool { return count(`pg_inherits WHERE inhparent = 'snapshots'::regclass`) == 11 })
+	await.Eventually(t, "each day has its partition", func() bool {
+		return count(`pg_inherits WHERE inhparent = 'snapshots'::regclass`) == 11
+	})
 	for days, name := range map[int]string{-1: "kept", -5: "old"} {
 		at := today.AddDate(0, 0, days).UnixMilli()
 		_, err = pool.ExecContext(t.Context(), `INSERT INTO snapshots (snapshot_id, cluster_id, workspace_id, project_id, environment, service_id,

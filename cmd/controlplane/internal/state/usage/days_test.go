@@ -249,8 +249,9 @@ func TestARecordWhoseDayGetsItsPartitionMeanwhileIsStored(t *testing.T) {
 			return count(t, other, `pg_locks WHERE relation = 'snapshots_rest'::regclass AND NOT granted`) == 1
 		})
 		from := at.Truncate(24 * time.Hour)
-		return tx.ExecEach(t.Context(), nil, `CREATE TABLE `+nameOf(at)+` (LIKE snapshots INCLUDING DEFAULTS)`, fmt.Sprintf(
-			`ALTER TABLE snapshots ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`, nameOf(at), from.UnixMilli(), from.AddDate(0, 0, 1).UnixMilli()))
+		to := from.AddDate(0, 0, 1)
+		return tx.ExecEach(t.Context(), nil, `CREATE TABLE `+nameOf(at)+` (LIKE snapshots INCLUDING DEFAULTS)`,
+			fmt.Sprintf(`ALTER TABLE snapshots ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`, nameOf(at), from.UnixMilli(), to.UnixMilli()))
 	}))
 	require.NoError(t, <-stored)
 	require.Equal(t, 1, partitions(t, database)[nameOf(at)])

@@ -217,7 +217,7 @@ func TestAWrongSettingIsNamedWithWhatWouldBeRight(t *testing.T) {
 func TestPlainHTTPToAnotherMachineIsAllowedByASetting(t *testing.T) {
 	t.Parallel()
 	const plain = `{cluster: {region: eu}, control: {url: "http://control.example.com", token: sesame}, vault: {url: "http://vault", token: simsim}`
-	for file, pairs := range map[string][]string{plain + ", allow_http: true}": nil, plain + "}": {"KRANE_ALLOW_HTTP=true"}} {
+	for file, pairs := range map[string][]string{plain + ", allow_http: true}": nil, plain + "}": {"KRANE_ALLOW_HTTP=T"}} {
 		c, err := config.Read([]byte(file), env(pairs...))
 		require.NoError(t, err)
 		require.Equal(t, "http://control.example.com", c.Control.URL.String())

@@ -117,7 +117,7 @@ func TestAWrongVariableIsNamedInOneLine(t *testing.T) {
 		{"STARFORM_DNS_SELECTOR", "k8s-app=kube-dns"},
 		{"STARFORM_DNS_SELECTOR", "kube-system/"},
 		{"STARFORM_LEADER_ELECTION", "yes"},
-		{"STARFORM_WAKE_ON_DRIFT", "1"},
+		{"STARFORM_WAKE_ON_DRIFT", "on"},
 		{"STARFORM_SNAPSHOT_WAL_DIR", "config_test.go"},
 		{"STARFORM_SNAPSHOT_WAL_DIR", "config_test.go/below"},
 		{"STARFORM_METRICS_BIND_ADDRESS", "0.0.0.0:8080"},

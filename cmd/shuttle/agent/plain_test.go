@@ -22,7 +22,7 @@ func TestATokenOnPlainHTTPIsWarnedOfOnce(t *testing.T) {
 	_, err := shuttle.ReadConfig(func(name string) string { return env[name] })
 	require.EqualError(t, err, `STARFORM_STARBASE_URL: is "http://starbase.example.com", must be a URL of https, or of http on this machine: `+
 		"the token is not encrypted; STARFORM_ALLOW_HTTP=true allows it")
-	env["STARFORM_ALLOW_HTTP"] = "true"
+	env["STARFORM_ALLOW_HTTP"] = "1"
 	config, err := shuttle.ReadConfig(func(name string) string { return env[name] })
 	require.NoError(t, err)
 	var log logtest.Log

@@ -78,3 +78,22 @@ func TestAStartWaitsForADatabaseThatHangs(t *testing.T) {
 		})
 	}
 }
+
+// TestAProgramRefusesASchemaThatItDoesNotKnow has a newer version take something away from the schema.
+func TestAProgramRefusesASchemaThatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	source := pgtest.NewDatabase(t)
+	before, err := db.Open(t.Context(), source)
+	require.NoError(t, err)
+	require.NoError(t, before.Close())
+	database, err := sql.Open("pgx", source)
+	require.NoError(t, err)
+	defer database.Close()
+	_, err = database.ExecContext(t.Context(), `INSERT INTO controlplane_schema (version) SELECT max(version) + 1 FROM controlplane_schema`)
+	require.NoError(t, err)
+	ended := execute(t, binary(t), []string{}, "--database", source, "--admin-token-file", writeFile(t, adminToken),
+		"--metrics-bind-address", "127.0.0.1:0", "--listen", "127.0.0.1:0")
+	require.NotZero(t, ended.code)
+	require.Contains(t, ended.stderr, "written by a newer version")
+	require.Contains(t, ended.stderr, ": run the newer version or choose another ")
+}

@@ -130,7 +130,8 @@ func TestWhatWasUsedIsKeptAsLongAsTheFlagsSay(t *testing.T) {
 	for days, name := range map[int]string{-1: "kept", -5: "old"} {
 		at := today.AddDate(0, 0, days).UnixMilli()
 		_, err = pool.ExecContext(t.Context(), `INSERT INTO snapshots (snapshot_id, cluster_id, workspace_id, project_id, environment, service_id,
-			pod_id, tier, phase, taken_at, cpu_millis, memory_bytes, received_at, summed) VALUES ($1, 'c', 'w', 'p', 'e', 's', 'p', '', 'Running', $2, 1, 1, 1, 1)`,
+			pod_id, tier, phase, taken_at, cpu_millis, memory_bytes, received_at, summed)
+			VALUES ($1, 'c', 'w', 'p', 'e', 's', 'p', '', 'Running', $2, 1, 1, 1, 1)`,
 			name, at)
 		require.NoError(t, err)
 		_, err = pool.ExecContext(t.Context(), `INSERT INTO usage_days VALUES ($1, 'c', 'w', 'p', 'e', 's', 'Running', 1, 1, 1, 1)`, at)

@@ -98,7 +98,8 @@ func TestUsageIsReadInPartsAndAsATable(t *testing.T) {
 	require.Equal(t, 1, strings.Count(body, "\n"), "the titles alone")
 
 	for filter, other := range map[string]string{
-		"cluster_id=" + clusterA: clusterB, "workspace_id=" + id(1, 0): id(1, 9), "project_id=" + id(2, 7): id(2, 99), "environment=production": "staging",
+		"cluster_id=" + clusterA: clusterB, "workspace_id=" + id(1, 0): id(1, 9), "project_id=" + id(2, 7): id(2, 99),
+		"environment=production": "staging",
 		"service_id=" + id(3, 0): id(3, 9), "phase=Running": "Failed",
 	} {
 		status, body = ask("usage?by=none&" + filter)

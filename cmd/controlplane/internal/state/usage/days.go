@@ -19,8 +19,8 @@ const (
 	// daysAhead is how many days there is a partition for before they begin: a program of before the
 	// partitions, after a rollback, finds one for that long, and the rest takes what comes then.
 	daysAhead = 7
-	// restTable is the partition of the records of no other, and beforeTable that of those from before there
-	// were partitions. Their rows are removed in slices.
+	// restTable is the partition of records that belong to no other. beforeTable has the records of the time
+	// without partitions. The rows of both are removed in slices.
 	restTable, beforeTable = "snapshots_rest", "snapshots_before"
 	// beforeDays is how long beforeTable takes records: time enough to read the table once, and for a
 	// rollback meanwhile, as records of later are refused until the table is a partition.
@@ -43,11 +43,11 @@ type partition struct {
 // ('1796342400000'), or MINVALUE for the first. The rest has none.
 var boundsOf = regexp.MustCompile(`^FOR VALUES FROM \((?:'(-?\d+)'|MINVALUE)\) TO \('(-?\d+)'\)$`)
 
-// partitions returns the partitions that have bounds. SQLite has none.
+// partitions returns all partitions. The rest has no bounds: from and to are 0.
 func (m *Maintainer) partitions(ctx context.Context) (all []partition, err error) {
 	err = m.Database.Read(ctx, func(tx *db.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT CAST(CAST(c.oid AS regclass) AS TEXT), pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i
-			JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST('snapshots' AS regclass) ORDER BY 1`)
+		rows, err := tx.QueryContext(ctx, `SELECT CAST(CAST(c.oid AS regclass) AS TEXT), pg_get_expr(c.relpartbound, c.oid)
+			FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST('snapshots' AS regclass) ORDER BY 1`)
 		all, err = db.Collect(rows, err, func(rows *sql.Rows, p *partition) error {
 			var bounds string
 			if err := rows.Scan(&p.name, &bounds); err != nil {
@@ -150,6 +150,7 @@ type whole struct {
 
 var limitOf = regexp.MustCompile(`^CHECK \(\(taken_at < '?(\d+)'?(?:::bigint)?\)\)`)
 
+// catalog reads it.
 func catalog(ctx context.Context, tx *db.Tx) (w whole, err error) {
 	var definition string
 	err = tx.QueryRowContext(ctx, `SELECT t.relkind = 'r', c.oid IS NOT NULL, coalesce(c.convalidated, FALSE),
@@ -178,8 +179,9 @@ func (m *Maintainer) divide(ctx context.Context, now time.Time) (done bool, err 
 		}
 		if seen.readers != "" { // they would read the records of before alone
 			m.told.Do(func() {
-				cmp.Or(m.Logger, slog.New(slog.DiscardHandler)).WarnContext(ctx, "billing records stay in one table, because of what refers to it: "+
-					"drop that, and create it again once the table snapshots has partitions", slog.String("relations", seen.readers))
+				const message = "billing records stay in one table, because of what refers to it: " +
+					"drop that, and create it again once the table snapshots has partitions"
+				cmp.Or(m.Logger, slog.New(slog.DiscardHandler)).WarnContext(ctx, message, slog.String("relations", seen.readers))
 			})
 			return false, nil
 		}
@@ -262,18 +264,18 @@ func entrust(ctx context.Context, tx *db.Tx, from, to string) error {
 func (m *Maintainer) makeDay(ctx context.Context, at time.Time) error {
 	name, from, to := "snapshots_"+at.Format("20060102"), at.UnixMilli(), at.Add(day).UnixMilli()
 	var taken bool
-	is := func(tx *db.Tx) error {
+	look := func(tx *db.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT to_regclass('`+name+`') IS NOT NULL OR EXISTS (SELECT 1 FROM `+restTable+
 			` WHERE taken_at >= ? AND taken_at < ?)`, from, to).Scan(&taken)
 	}
-	if err := m.Database.Read(ctx, is); err != nil || taken {
+	if err := m.Database.Read(ctx, look); err != nil || taken {
 		return err
 	}
 	_, err := m.change(ctx, func(tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `LOCK TABLE `+restTable+` IN ACCESS EXCLUSIVE MODE`); err != nil {
 			return err
 		}
-		if err := is(tx); err != nil || taken {
+		if err := look(tx); err != nil || taken {
 			return err
 		}
 		if err := tx.ExecEach(ctx, nil, `CREATE TABLE `+name+` (LIKE snapshots INCLUDING DEFAULTS, PRIMARY KEY (snapshot_id))`,
@@ -292,7 +294,8 @@ func (m *Maintainer) dropDay(ctx context.Context, p partition) error {
 		if _, err := tx.ExecContext(ctx, `LOCK TABLE ONLY snapshots IN ACCESS EXCLUSIVE MODE`); err != nil {
 			return err
 		}
-		var kept bool // it has gone, or a person has detached it since it was found
+		dropped = false // an attempt before may have failed later
+		var kept bool   // it has gone, or a person has detached it since it was found
 		if err := tx.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM pg_inherits
 			WHERE inhparent = CAST('snapshots' AS regclass) AND inhrelid = to_regclass(?))`, p.name).Scan(&kept); err != nil || kept {
 			return err

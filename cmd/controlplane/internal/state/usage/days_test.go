@@ -57,7 +57,7 @@ func TestADayOfRecordsIsATableThatGoesWhole(t *testing.T) {
 	}
 	require.NoError(t, maintainer.Prune(t.Context()))
 	have := partitions(t, database)
-	for days := -2; days <= 7; days++ { // those of which records are taken, and a week
+	for days := -2; days <= 7; days++ { // the days that records are taken of, and a week
 		require.Contains(t, have, nameOf(now.AddDate(0, 0, days)))
 	}
 	require.NotContains(t, have, nameOf(old), "it was empty")
@@ -402,7 +402,8 @@ func TestAPartitionHasTheOwnerAndTheGrantsOfTheTable(t *testing.T) {
 	var owner, readers string
 	require.NoError(t, database.Read(t.Context(), func(tx *db.Tx) error {
 		return tx.QueryRowContext(t.Context(), `SELECT pg_get_userbyid(relowner),
-			(SELECT string_agg(pg_get_userbyid(grantee) || ' ' || privilege_type, ' ') FROM aclexplode(relacl) WHERE grantee <> relowner) FROM pg_class WHERE relname = ?`, nameOf(now)).Scan(&owner, &readers)
+			(SELECT string_agg(pg_get_userbyid(grantee) || ' ' || privilege_type, ' ') FROM aclexplode(relacl) WHERE grantee <> relowner)
+			FROM pg_class WHERE relname = ?`, nameOf(now)).Scan(&owner, &readers)
 	}))
 	require.Equal(t, "pg_database_owner", owner)
 	require.Equal(t, "pg_monitor SELECT", readers)

@@ -104,7 +104,8 @@ func settings() []program.Setting {
 		{"control.url", "URL of the control plane; required", "the URL of the control plane"},
 		{
 			"allow_http",
-			"let the URLs of the control plane and the vault be plain HTTP to another machine, which shows the tokens to the network (default false)",
+			"let the URLs of the control plane and the vault be plain HTTP to another machine, which shows the tokens to the network" +
+				" (default false)",
 			"true or false",
 		},
 		{"token_file", "file with the token for the control plane, read again for each call", ""},
@@ -137,7 +138,9 @@ func settings() []program.Setting {
 		{"k8s.burst", "requests to Kubernetes at once (default 200)", "a whole number"},
 	} {
 		flag := strings.NewReplacer(".", "-", "_", "-").Replace(s.field)
-		all = append(all, program.Setting{Flag: flag, Variable: config.Variable(s.field), Usage: s.usage, Must: s.must, Switch: s.must == "true or false"})
+		all = append(all, program.Setting{
+			Flag: flag, Variable: config.Variable(s.field), Usage: s.usage, Must: s.must, Switch: s.must == "true or false",
+		})
 	}
 	return all
 }

@@ -167,7 +167,9 @@ func TestARouteOfShuttleReachesItsPods(t *testing.T) {
 	w := newWorld(t, "shuttle/agent/testdata/everything.yaml")
 	find := func(kind, name string) *unstructured.Unstructured {
 		t.Helper()
-		at := slices.IndexFunc(w.objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && (name == "" || o.GetName() == name) })
+		at := slices.IndexFunc(w.objects, func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == kind && (name == "" || o.GetName() == name)
+		})
 		require.GreaterOrEqual(t, at, 0, "%s %s", kind, name)
 		return w.objects[at]
 	}

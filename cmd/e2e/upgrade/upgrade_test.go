@@ -172,8 +172,8 @@ func TestNothingIsLostInAnUpgradeAndItsRollback(t *testing.T) {
 
 // sideBySide replaces one replica after the other, forth through three versions, back by two and forth,
 // while an administrator writes, the agent of a cluster asks and reports, and a stream of a region is
-// read. Beside them both agents run, those of now before the control plane is replaced, and the ones of
-// the last release after it.
+// read. Both agents run beside them: first the newest, and after the replacement the agents of the last
+// release.
 func sideBySide(t *testing.T, v versions) {
 	t.Helper()
 	kubernetes := kubetest.Start(t, kubetest.Options{})

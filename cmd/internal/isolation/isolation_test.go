@@ -67,8 +67,8 @@ func TestTheExpressionHasEachRuleOfTheNames(t *testing.T) {
 			return false
 		})
 	}
-	for name := range strings.FieldsSeq("default frontline cert-manager ingress-nginx argocd starform-gateway kube-a openshift-a cilium istio-a a-system " +
-		"ws-acme defaults system kubernetes my-frontline a-kube- a-istio-") {
+	for name := range strings.FieldsSeq("default frontline cert-manager ingress-nginx argocd starform-gateway kube-a openshift-a cilium " +
+		"istio-a a-system ws-acme defaults system kubernetes my-frontline a-kube- a-istio-") {
 		require.Equal(t, isolation.PlatformNamespace(name), platform(name), name)
 	}
 }

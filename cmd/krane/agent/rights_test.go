@@ -242,7 +242,9 @@ func aLabelComesBack(b *rig) {
 	b.start()
 	await.Eventually(b.t, "both run", func() bool { return b.running("web") && b.stored("guard").Health == "healthy" })
 	const label = "app.kubernetes.io/managed-by"
-	stripped := []string{"replicaset/web", "deployment/guard", "secret/krane-registry", "horizontalpodautoscaler/web", "service/guard", "serviceaccount/default"}
+	stripped := []string{
+		"replicaset/web", "deployment/guard", "secret/krane-registry", "horizontalpodautoscaler/web", "service/guard", "serviceaccount/default",
+	}
 	for _, object := range stripped {
 		b.kubectl("label", object, "-n", b.name, label+"-")
 	}

@@ -216,7 +216,8 @@ func TestAWrongSettingIsNamedWithWhatWouldBeRight(t *testing.T) {
 
 func TestPlainHTTPToAnotherMachineIsAllowedByASetting(t *testing.T) {
 	t.Parallel()
-	const plain = `{cluster: {region: eu}, control: {url: "http://control.example.com", token: sesame}, vault: {url: "http://vault", token: simsim}`
+	const plain = `{cluster: {region: eu}, control: {url: "http://control.example.com", token: sesame}, ` +
+		`vault: {url: "http://vault", token: simsim}`
 	for file, pairs := range map[string][]string{plain + ", allow_http: true}": nil, plain + "}": {"KRANE_ALLOW_HTTP=T"}} {
 		c, err := config.Read([]byte(file), env(pairs...))
 		require.NoError(t, err)
@@ -235,7 +236,8 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	_, err := config.Read([]byte("cluster: {regoin: eu}\nnothing: 1\nrpc_port: [1]\n"), env())
 	for _, want := range []string{
 		"KRANE_CLUSTER_REGION: is not set", "KRANE_CONTROL_URL: is not set", "KRANE_CONTROL_TOKEN: is not set",
-		"cluster.regoin: ", "must be cluster.region", `rpc_port: is "a list", must be one value`, "nothing: ", "must be one of allow_http cluster.cell_id",
+		"cluster.regoin: ", "must be cluster.region", `rpc_port: is "a list", must be one value`, "nothing: ",
+		"must be one of allow_http cluster.cell_id",
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -6,38 +6,46 @@ import (
 	"time"
 )
 
-// pause computes how long to wait before the next stream: a random time up to a bound
-// that doubles from half a second to a minute with each failure (full jitter). Readers
-// that lost their server together do not come back together. It starts over after a
-// stream that lasted a minute.
+// pause computes how long to wait before the next stream: a random time up to how long the server was away, from half a
+// second to a minute. So a reader is back, after the server, no later than the server was away, and readers
+// that lost it together do not come back together. A bound that doubled with each failure would leave out the first: of a
+// thousand readers, one draws short pauses only, and so the longest bound. It starts over after a stream that lasted a
+// minute.
 type pause struct {
-	failures int
+	// away is how long the reader had no stream since then, and doubts is how often its copy was left in doubt.
+	away   time.Duration
+	doubts int
 	// hastened is when the last shortened pause ended.
 	hastened time.Time
 }
 
-func (p *pause) after(s Stream) time.Duration {
+func (p *pause) after(s Stream) (next time.Duration) {
 	const minBound, maxBound, forLog = 500 * time.Millisecond, time.Minute, 4 * time.Second
+	lasted := time.Since(s.Began)
 	switch {
 	case errors.Is(s.Err, errRelist):
 		return 0
 	case errors.Is(s.Err, ErrUnauthenticated):
 		// Retrying soon with the same credential cannot succeed.
 		return maxBound/2 + random(maxBound/2)
-	case time.Since(s.Began) >= time.Minute:
-		p.failures = 0
+	case s.Frames == 0:
+		p.away += lasted // it was not answered
+	case lasted >= time.Minute:
+		p.away, p.doubts = 0, 0
 	}
-	bound := maxBound
-	if p.failures < 7 {
-		bound = minBound << p.failures
-	}
-	p.failures++
+	defer func() { p.away += next }()
+	bound := min(max(p.away, minBound), maxBound)
 	var end *EndError
-	if errors.As(s.Err, &end) && end.Reason == EndOfLog {
+	switch {
+	case doubtful(s.Err):
+		// The server is up, and a list is due. Where two servers disagree, each list ends like this.
+		bound = min(minBound<<min(p.doubts, 7), maxBound)
+		p.doubts++
+	case errors.As(s.Err, &end) && end.Reason == EndOfLog:
 		// The server is up, and holds the next stream until its log is.
 		bound = min(bound, forLog)
 	}
-	return random(min(bound, maxBound))
+	return random(bound)
 }
 
 // cut returns how much of a pause remains once it is cut short: nothing, or enough to

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -30,14 +31,14 @@ func (c counter) add(n int) {
 }
 
 // child serves as one peer, and does what the lines of its input say.
-func child(ctx context.Context, name string, resources int) error {
+func child(ctx context.Context, name, at string, resources int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, p := range peers() {
 		if p.name != name {
 			continue
 		}
-		address, change, err := p.serve(ctx, resources)
+		address, change, err := p.serve(ctx, at, resources)
 		if err != nil {
 			return err
 		}
@@ -64,12 +65,13 @@ func child(ctx context.Context, name string, resources int) error {
 	return fmt.Errorf("no peer %q", name)
 }
 
-// used returns the memory in use, what is resident of it now and was at its
-// peak, and the processor time.
+// used returns the memory in use, what is resident at rest and was at the peak, and the processor time. At rest
+// is after the collector has given back to the system what is free.
 func used() string {
-	resident, peak := status("VmRSS:"), status("VmHWM:")
+	peak := status("VmHWM:")
 	runtime.GC()
-	runtime.GC()
+	debug.FreeOSMemory()
+	resident := status("VmRSS:")
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	var usage syscall.Rusage

@@ -20,7 +20,7 @@ import (
 // over gRPC.
 func controlPlane() peer { return peer{"controlplane", serveControlPlane, connectControlPlane} }
 
-func serveControlPlane(ctx context.Context, resources int) (string, func(int) error, error) {
+func serveControlPlane(ctx context.Context, at string, resources int) (string, func(int) error, error) {
 	linear := cache.NewLinearCache(resource.RuntimeType)
 	version := 0
 	change := func(n int) error {
@@ -34,7 +34,7 @@ func serveControlPlane(ctx context.Context, resources int) (string, func(int) er
 			return "", nil, err
 		}
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", at)
 	if err != nil {
 		return "", nil, err
 	}

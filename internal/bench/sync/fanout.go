@@ -55,7 +55,7 @@ func (a *arrivals) came(name, version int) {
 // plane, without its database, its sign-in and its audit log.
 func fanout(ctx context.Context, clients int) error {
 	book := &benchfigures.Book{Out: os.Stdout}
-	server, err := start(ctx, controlPlane(), clients)
+	server, err := start(ctx, controlPlane(), anywhere, clients)
 	if err != nil {
 		return err
 	}

@@ -23,9 +23,9 @@ import (
 // peer is one of the two servers.
 type peer struct {
 	name string
-	// serve serves n resources until ctx ends. It prints its address with
-	// ready, and changes a resource for each number it gets.
-	serve func(ctx context.Context, resources int) (address string, change func(n int) error, err error)
+	// serve serves n resources at an address until ctx ends, and returns the address that it has, and what
+	// changes a resource.
+	serve func(ctx context.Context, at string, resources int) (address string, change func(n int) error, err error)
 	// connect follows everything until ctx ends, and calls got with how many
 	// resources came.
 	connect func(ctx context.Context, address string, got func(n int)) error
@@ -33,6 +33,7 @@ type peer struct {
 
 func main() {
 	serving := flag.String("serve", "", "serve as this peer (used by the program itself)")
+	at := flag.String("at", anywhere, "serve at this address (used by the program itself)")
 	resources := flag.Int("resources", 1000, "how many resources to serve")
 	clients := flag.Int("clients", 500, "how many clients to bootstrap")
 	streams := flag.Int("fanout", 0, "only measure so many streams of go-control-plane while resources change, each one of its own")
@@ -40,7 +41,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if *serving != "" {
-		exit(child(ctx, *serving, *resources))
+		exit(child(ctx, *serving, *at, *resources))
 		return
 	}
 	if *streams > 0 {
@@ -49,6 +50,9 @@ func main() {
 	}
 	exit(measure(ctx, *clients))
 }
+
+// anywhere is a free port of this machine.
+const anywhere = "127.0.0.1:0"
 
 func exit(err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
@@ -91,13 +95,16 @@ func measure(ctx context.Context, clients int) error {
 	if err := queries(ctx, add); err != nil {
 		return err
 	}
+	if err := burst(ctx, add); err != nil {
+		return err
+	}
 	return restart(ctx, add)
 }
 
 // bootstrap connects all clients at once and waits until each has everything.
 func bootstrap(ctx context.Context, p peer, clients int, add func(string, float64, string)) error {
 	const resources = 1000
-	server, err := start(ctx, p, resources)
+	server, err := start(ctx, p, anywhere, resources)
 	if err != nil {
 		return err
 	}
@@ -127,7 +134,7 @@ func bootstrap(ctx context.Context, p peer, clients int, add func(string, float6
 // server.
 func deliver(ctx context.Context, p peer, resources int, add func(string, float64, string)) error {
 	const clients, changes = 50, 400
-	server, err := start(ctx, p, resources)
+	server, err := start(ctx, p, anywhere, resources)
 	if err != nil {
 		return err
 	}
@@ -171,12 +178,12 @@ type server struct {
 	address string
 }
 
-func start(ctx context.Context, p peer, resources int) (*server, error) {
+func start(ctx context.Context, p peer, at string, resources int) (*server, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	s := &server{process: exec.CommandContext(ctx, self, "-serve", p.name, "-resources", fmt.Sprint(resources))}
+	s := &server{process: exec.CommandContext(ctx, self, "-serve", p.name, "-at", at, "-resources", fmt.Sprint(resources))}
 	s.process.Stderr = os.Stderr
 	out, err := s.process.StdoutPipe()
 	if err != nil {
@@ -216,8 +223,8 @@ func (s *server) change(n int) error {
 	return err
 }
 
-// stats is what the server has used: memory as of now, after a collection, and
-// what was resident before it and at the peak.
+// stats is what the server has used: memory as of now, after a collection, what is resident then, and what was at
+// the peak.
 type stats struct {
 	memory, resident, peak int64
 	cpu                    time.Duration

@@ -18,7 +18,7 @@ const scope = "eu"
 // ours is package statesync over HTTP, as lines of JSON.
 func ours() peer { return peer{"trueup", serveOurs, connectOurs} }
 
-func serveOurs(ctx context.Context, resources int) (string, func(int) error, error) {
+func serveOurs(ctx context.Context, at string, resources int) (string, func(int) error, error) {
 	log := &statesync.Memory{}
 	if err := log.AddScope(scope); err != nil {
 		return "", nil, err
@@ -41,7 +41,7 @@ func serveOurs(ctx context.Context, resources int) (string, func(int) error, err
 	mux.Handle("/scopes/", &statesync.Handler{Server: server, Authorize: func(*http.Request, string) (string, error) { return "client", nil }})
 	// The same bytes without anything about them.
 	mux.Handle("/file", file(resources))
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", at)
 	if err != nil {
 		return "", nil, err
 	}
@@ -108,51 +108,4 @@ func count(body io.Reader, mark []byte, got func(int)) error {
 			return err
 		}
 	}
-}
-
-// restart lets a thousand agents come back at once, and beside them a thousand
-// downloads of the same bytes.
-func restart(ctx context.Context, add func(string, float64, string)) error {
-	const agents, resources = 1000, 200
-	download := ours()
-	download.connect = func(ctx context.Context, address string, got func(int)) error {
-		body, err := open(ctx, "http://"+address+"/file")
-		if err != nil {
-			return err
-		}
-		defer body.Close()                                                //nolint:errcheck // nothing was written
-		if err := count(body, []byte(`"padding":`), got); err != io.EOF { //nolint:errorlint // Read's own
-			return err
-		}
-		return nil
-	}
-	took := map[string]time.Duration{}
-	for _, p := range []peer{download, ours()} {
-		p.name = map[bool]string{true: "trueup", false: "file"}[len(took) == 1]
-		s, err := start(ctx, ours(), resources)
-		if err != nil {
-			return err
-		}
-		began := time.Now()
-		f := connect(ctx, p, s.address, agents)
-		err = f.wait(ctx, agents*resources)
-		took[p.name] = time.Since(began)
-		st, statsErr := s.stats()
-		if err == nil {
-			err = statsErr
-		}
-		if err == nil && p.name == "trueup" {
-			add("S7_memory_peak", float64(st.peak)/1024/1024, "MiB")
-			add("S7_memory_resident", float64(st.resident)/1024/1024, "MiB")
-			add("S7_memory_peak_against_steady", float64(st.peak)/float64(st.resident), "x")
-		}
-		f.stop()
-		s.stop()
-		if err != nil {
-			return err
-		}
-		add("S7_"+p.name+"_all_synced", took[p.name].Seconds(), "s")
-	}
-	add("S7_against_a_file", took["trueup"].Seconds()/took["file"].Seconds(), "x")
-	return nil
 }

@@ -146,9 +146,9 @@ class Reader:
 
     def states(self):
         """Yield each proven state, for ever. It raises Stopped after 400, 401 and 403."""
-        failures = 0
+        away = doubts = 0  # how long there was no stream, and how often the copy was left in doubt
         while True:
-            began, self.bound = time.monotonic(), 60.0
+            began, self.bound, self.end = time.monotonic(), 60.0, None
             try:
                 yield from self._stream()
             except Refused as refused:
@@ -157,9 +157,16 @@ class Reader:
             except (Outage, OSError, http.client.HTTPException, ValueError, TypeError, AttributeError) as outage:
                 self.end = outage
             self.ended(self.end)
-            failures = 0 if time.monotonic() - began >= 60 else failures
-            time.sleep(random.uniform(0, min(self.bound, 0.5 * 2 ** min(failures, 7))))
-            failures += 1
+            lasted = time.monotonic() - began
+            if not self.copy.stream:
+                away += lasted
+            elif lasted >= 60:
+                away = doubts = 0
+            bound = 0.5 * 2 ** min(doubts, 7) if isinstance(self.end, Refused) else max(0.5, away)
+            doubts += isinstance(self.end, Refused)
+            pause = random.uniform(0, min(self.bound, bound))
+            away += pause
+            time.sleep(pause)
 
     def _stream(self):
         kind = http.client.HTTPSConnection if self.url.scheme == "https" else http.client.HTTPConnection

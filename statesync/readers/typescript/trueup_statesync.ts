@@ -106,6 +106,11 @@ export class Copy {
     return version > 0 ? { after: String(version), epoch, ...(mark ? { mark } : {}) } : {};
   }
 
+  /** Whether the stream has brought its header. */
+  answered(): boolean {
+    return this.stream !== "";
+  }
+
   /** Ask for everything again. The last proven state stays. */
   doubt(lostHistory = false): void {
     this.cursor = { epoch: "", version: 0, mark: "" };
@@ -191,9 +196,10 @@ export class Reader {
 
   /** Yield each proven state, for ever. It throws Stopped after 400, 401 and 403. */
   async *states(): AsyncGenerator<State> {
-    for (let failures = 0; ; failures++) {
+    for (let away = 0, doubts = 0; ; ) { // how long there was no stream, and how often the copy was left in doubt
       const began = performance.now();
       this.bound = 60_000;
+      this.end = undefined;
       try {
         yield* this.stream();
       } catch (end) {
@@ -202,8 +208,12 @@ export class Reader {
         this.end = end; // all else is an outage
         this.ended(end);
       }
-      if (performance.now() - began >= 60_000) failures = 0;
-      const pause = Math.random() * Math.min(this.bound, 500 * 2 ** Math.min(failures, 7));
+      const lasted = performance.now() - began;
+      if (!this.copy.answered()) away += lasted;
+      else if (lasted >= 60_000) away = doubts = 0;
+      const bound = this.end instanceof Refused ? 500 * 2 ** Math.min(doubts++, 7) : Math.max(500, away);
+      const pause = Math.random() * Math.min(this.bound, bound);
+      away += pause;
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }

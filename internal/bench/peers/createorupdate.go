@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,11 +25,13 @@ import (
 // a synced cache of what is the contender's own.
 type createOrUpdate struct {
 	*side
+	// careful leaves a spec alone that has all that is wanted, as an operator does that knows the defaults of the server.
+	careful bool
 	cluster cluster.Cluster
 	cancel  func()
 }
 
-func startCreateOrUpdate(ctx context.Context, s *side) (*createOrUpdate, error) {
+func startCreateOrUpdate(ctx context.Context, s *side, careful bool) (*createOrUpdate, error) {
 	c, err := cluster.New(s.config, func(o *cluster.Options) {
 		o.Scheme = scheme.Scheme
 		o.Cache.DefaultLabelSelector = labels.SelectorFromSet(labels.Set{contenderLabel: s.name})
@@ -40,7 +43,7 @@ func startCreateOrUpdate(ctx context.Context, s *side) (*createOrUpdate, error) 
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Start(ctx) }()
-	p := &createOrUpdate{s, c, func() {
+	p := &createOrUpdate{s, careful, c, func() {
 		cancel()
 		<-ended
 	}}
@@ -113,7 +116,7 @@ func (p *createOrUpdate) one(ctx context.Context, want client.Object) error {
 	live := newObject(kind.GroupVersion().String(), kind.Kind)
 	live.SetNamespace(want.GetNamespace())
 	live.SetName(want.GetName())
-	_, err := controllerutil.CreateOrUpdate(ctx, p.cluster.GetClient(), live, func() error { return mutate(live, want) })
+	_, err := controllerutil.CreateOrUpdate(ctx, p.cluster.GetClient(), live, func() error { return p.mutate(live, want) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", want.GetName(), err)
 	}
@@ -121,18 +124,28 @@ func (p *createOrUpdate) one(ctx context.Context, want client.Object) error {
 }
 
 // mutate writes what is wanted over what there is, as the closures of operators
-// do: the whole spec, but for what others decide, and maps key by key.
-func mutate(live, want client.Object) error {
+// do: the whole spec, but for what others decide, and maps key by key. One that is careful writes no spec that has
+// already what is wanted, and does not see what another has added to it.
+func (p *createOrUpdate) mutate(live, want client.Object) error {
+	has := func(spec, wanted any) bool {
+		return p.careful && live.GetResourceVersion() != "" && equality.Semantic.DeepDerivative(wanted, spec)
+	}
 	live.SetLabels(merged(live.GetLabels(), want.GetLabels()))
 	live.SetAnnotations(merged(live.GetAnnotations(), want.GetAnnotations()))
 	switch live := live.(type) {
 	case *appsv1.Deployment:
+		if has(live.Spec, want.(*appsv1.Deployment).Spec) {
+			return nil
+		}
 		replicas := live.Spec.Replicas
 		want.(*appsv1.Deployment).Spec.DeepCopyInto(&live.Spec)
 		if live.Spec.Replicas == nil {
 			live.Spec.Replicas = replicas
 		}
 	case *appsv1.StatefulSet:
+		if has(live.Spec, want.(*appsv1.StatefulSet).Spec) {
+			return nil
+		}
 		// What is immutable can only be stated at the creation.
 		claims := live.Spec.VolumeClaimTemplates
 		want.(*appsv1.StatefulSet).Spec.DeepCopyInto(&live.Spec)
@@ -146,8 +159,14 @@ func mutate(live, want client.Object) error {
 		live.Data = merged(live.Data, want.(*corev1.Secret).Data)
 	case *corev1.Service:
 		spec := want.(*corev1.Service).Spec.DeepCopy()
+		if has(live.Spec, *spec) {
+			return nil
+		}
 		live.Spec.Selector, live.Spec.Ports, live.Spec.SessionAffinity = spec.Selector, spec.Ports, spec.SessionAffinity
 	case *unstructured.Unstructured:
+		if has(live.Object["spec"], want.(*unstructured.Unstructured).Object["spec"]) {
+			return nil
+		}
 		live.Object["spec"] = runtime.DeepCopyJSONValue(want.(*unstructured.Unstructured).Object["spec"])
 	default:
 		return fmt.Errorf("no closure for %T", live)

@@ -43,7 +43,9 @@
 //     contender's own objects. The closure writes the spec over the live one, as
 //     operators do, but spares what others decide: replicas that are not stated,
 //     cluster IPs, immutable claim templates, keys of maps. Secrets are given as
-//     data.
+//     data. CreateOrUpdate_derivative compares before (equality.Semantic.DeepDerivative) and
+//     leaves a spec alone that has all that is wanted: few updates at rest, and it does not see
+//     what another has added.
 //   - wrangler_canonical, wrangler_0.1: Apply of rancher/wrangler with informers that
 //     are synced and indexed, its own rate limit lifted; see the program in folder
 //     wrangler. Once with quantities as the server writes them, once with those of
@@ -122,8 +124,9 @@
 // the same machine. Allocations of a peer are all that its process makes, which
 // includes those of its HTTP client: that is what a program pays. Drift is
 // repaired by flux, by a plain loop and by wrangler when their caller next calls
-// them, so that is not measured; CreateOrUpdate is, in an operator that watches what
-// it makes. Memory is measured with copies
+// them, so that is not measured; CreateOrUpdate_derivative is, in an operator that watches what
+// it makes and has 8 workers. Our loop has all the edited objects in one Set: its time has a pass over
+// them. Memory is measured with copies
 // of one object, which this program serves itself: that many on a real server
 // would take longer than all the rest.
 package main

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,9 +23,6 @@ import (
 
 // growth measures what grows with the number of objects, each size in a process of its own.
 func (b *bench) growth(ctx context.Context) error {
-	if err := powerOfTen(b.grownTo); err != nil {
-		return err
-	}
 	dir, err := os.MkdirTemp("", "growth-")
 	if err != nil {
 		return err
@@ -66,11 +64,37 @@ func (b *bench) growth(ctx context.Context) error {
 			if figure == "memory" {
 				unit = "_bytes_"
 			}
-			name := s.prefix + figure
-			b.ratio(name+"_ratio", name+unit+strconv.Itoa(s.to), name+unit+strconv.Itoa(s.from))
+			b.growthRatio(s.prefix+figure, unit, s.from, s.to)
 		}
 	}
 	return errors.Join(failed, b.growthReal(ctx))
+}
+
+// growthRatio adds by how much a figure grows at the most from one of its sizes to a larger one, if each was measured.
+func (b *bench) growthRatio(name, unit string, from, to int) {
+	var costs []float64
+	for n := from; n <= to; n *= 10 {
+		cost, ok := b.book.Get(name + unit + strconv.Itoa(n))
+		if !ok || cost.Value <= 0 {
+			return
+		}
+		costs = append(costs, cost.Value)
+	}
+	b.book.Add(name+"_ratio", mostGrowth(costs), "x")
+}
+
+// mostGrowth is the greatest quotient of a cost and one before it, 1 for less than two costs.
+func mostGrowth(costs []float64) float64 {
+	most := 1.0
+	for i, cost := range costs {
+		if i == 0 {
+			continue
+		}
+		if quotient := cost / slices.Min(costs[:i]); i == 1 || quotient > most {
+			most = quotient
+		}
+	}
+	return most
 }
 
 // powerOfTen returns an error for a number of objects that is no size of the stage.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,6 +77,7 @@ func run(ctx context.Context) error {
 	growthServe := flag.String("growth-serve", "", "for internal use: the file with the samples to serve")
 	growthProfiles := flag.String("growth-profiles", "", "for internal use: the beginning of the names of the profiles")
 	flag.Parse()
+	b.stages = strings.Split(*stages, ",")
 
 	log.SetLogger(logr.Discard()) //nolint:forbidigo // where controller-runtime and flux log
 	klog.SetLogger(logr.Discard())
@@ -87,6 +90,9 @@ func run(ctx context.Context) error {
 	if *hold != "" {
 		return holdObjects(ctx, *hold, *address, b.watched)
 	}
+	if err := b.validate(); err != nil {
+		return err
+	}
 	begun := time.Now()
 	b.load("begin")
 	cluster, err := kubetest.Run(ctx, kubetest.Options{})
@@ -98,10 +104,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	var failed error
-	b.stages = strings.Split(*stages, ",")
 	for _, stage := range b.stages {
 		start := time.Now()
-		if err := b.stage(ctx, stage); err != nil {
+		if err := b.known()[stage](ctx); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", stage, err))
 			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", stage, err)
 		}
@@ -121,29 +126,33 @@ func (b *bench) load(when string) {
 	}
 }
 
-func (b *bench) stage(ctx context.Context, name string) error {
-	switch name {
-	case "rest":
-		return b.rest(ctx)
-	case "requests":
-		return b.requests(ctx)
-	case "create":
-		return b.create(ctx)
-	case "drift":
-		return b.drift(ctx)
-	case "parts":
-		return b.parts(ctx)
-	case "embedded":
-		return b.embedded(ctx)
-	case "operator":
-		return b.measureOperator(ctx)
-	case "wrangler":
-		return b.measureWrangler(ctx)
-	case "memory":
-		return b.memory(ctx)
-	case "growth":
-		return b.growth(ctx)
-	default:
-		return errors.New("no such stage")
+// known are the stages by name.
+func (b *bench) known() map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"rest": b.rest, "requests": b.requests, "create": b.create, "drift": b.drift, "parts": b.parts, "embedded": b.embedded,
+		"operator": b.measureOperator, "wrangler": b.measureWrangler, "memory": b.memory, "growth": b.growth,
 	}
+}
+
+// validate returns an error for a flag with which a figure would be of nothing.
+func (b *bench) validate() error {
+	var failed error
+	for _, f := range []struct {
+		name         string
+		value, least int
+	}{
+		{"objects", b.objects, 20}, {"peer-objects", b.peers, 20}, {"created", b.created, 10}, {"edits", b.edits, 10},
+		{"watched", b.watched, 0}, {"parents", b.parents, 10}, {"rounds", b.rounds, 1}, {"grown-real", b.grownReal, 0},
+	} {
+		if f.value < f.least {
+			failed = errors.Join(failed, fmt.Errorf("-%s: is %d, must be %d or more", f.name, f.value, f.least))
+		}
+	}
+	known := b.known()
+	for _, stage := range b.stages {
+		if known[stage] == nil {
+			failed = errors.Join(failed, fmt.Errorf("-stages: %q is none of %s", stage, strings.Join(slices.Sorted(maps.Keys(known)), ", ")))
+		}
+	}
+	return errors.Join(failed, powerOfTen(b.grownTo))
 }

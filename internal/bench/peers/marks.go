@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchobjects"
 )
 
 // marks are what trueup is measured by. The hard ones are exact and must hold on
@@ -33,7 +34,12 @@ func (b *bench) marks() []benchfigures.Mark {
 		{
 			ID: "D1", What: "requests in " + fmt.Sprint(sweeps) + " sweeps over " + n + " unchanged objects (peers: per object and sweep)",
 			Figure: "trueup.sweep_requests", Hard: b.runs("rest"),
-			Peers: each("sweep_requests_per_object", "flux_4", "plain_8", "CreateOrUpdate", "wrangler_canonical", "wrangler_0.1"),
+			Peers: each("sweep_requests_per_object", "flux_4", "plain_8", "CreateOrUpdate", carefulPeer, "wrangler_canonical", "wrangler_0.1"),
+		},
+		{ID: "D1", What: "lists and watches in these sweeps", Figure: "trueup.sweep_lists_and_watches", Hard: b.runs("rest")},
+		{
+			ID: "D1", What: "lists and watches after a restart, one for each kind", Figure: "trueup.restart_lists_and_watches",
+			Limit: float64(len(benchobjects.Resources())), Hard: b.runs("rest"),
 		},
 		{ID: "D1", What: "requests after restarts, beside lists and watches", Figure: "trueup.restart_requests", Hard: b.runs("rest")},
 		{
@@ -42,7 +48,7 @@ func (b *bench) marks() []benchfigures.Mark {
 			Figure:  "flux_4_takes.sweep_ratio",
 			Limit:   500,
 			AtLeast: true,
-			Peers:   each("sweep_ratio", "flux_1_takes", "plain_8_takes", "CreateOrUpdate_takes", "wrangler_canonical_takes"),
+			Peers:   each("sweep_ratio", "flux_1_takes", "plain_8_takes", "CreateOrUpdate_takes", carefulPeer+"_takes", "wrangler_canonical_takes"),
 		},
 		{
 			ID:     "D2",
@@ -56,6 +62,7 @@ func (b *bench) marks() []benchfigures.Mark {
 				"plain_8",
 				"plain_1",
 				"CreateOrUpdate",
+				carefulPeer,
 				"wrangler_canonical",
 				"wrangler_0.1",
 			),
@@ -112,8 +119,12 @@ func (b *bench) marks() []benchfigures.Mark {
 			Ratio: "informer_takes.memory_ratio",
 		},
 		{
+			ID: "D5", What: "the same with the desired state", Figure: "trueup.resident_bytes_per_object_in_all", NoLimit: true,
+			Peers: each("resident_bytes_per_object_in_all", "informer", "stripped_informer", "metadata_informer", "stripped_metadata_informer"),
+		},
+		{
 			ID: "D6", What: "allocations for each unchanged object in a sweep", Figure: "trueup.sweep_allocations_per_object", Hard: b.runs("rest"),
-			Peers: each("sweep_allocations_per_object", "flux_4", "plain_8", "CreateOrUpdate", "wrangler_canonical"),
+			Peers: each("sweep_allocations_per_object", "flux_4", "plain_8", "CreateOrUpdate", carefulPeer, "wrangler_canonical"),
 		},
 	}
 	return append(append(marks, b.partsMarks(each)...), b.embeddedMarks(each)...)

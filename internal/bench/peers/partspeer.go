@@ -49,7 +49,7 @@ func startPartsPeer(ctx context.Context, s *side) (partsOperator, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	p := &peerParts{children: childrenOf, createOrUpdate: &createOrUpdate{s, mgr, func() {
+	p := &peerParts{children: childrenOf, createOrUpdate: &createOrUpdate{s, false, mgr, func() {
 		cancel()
 		<-ended
 	}}}
@@ -101,7 +101,7 @@ func (p *peerParts) reconcile(ctx context.Context, parent metav1.Object) error {
 		live.SetNamespace(want.GetNamespace())
 		live.SetName(want.GetName())
 		_, failed := controllerutil.CreateOrUpdate(ctx, p.cluster.GetClient(), live, func() error {
-			if err := mutate(live, want); err != nil {
+			if err := p.mutate(live, want); err != nil {
 				return err
 			}
 			return controllerutil.SetControllerReference(parent, live, p.cluster.GetScheme())

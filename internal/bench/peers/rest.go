@@ -22,7 +22,7 @@ func (b *bench) rest(ctx context.Context) error {
 	if err := b.restPeers(ctx); err != nil {
 		return err
 	}
-	for _, peer := range []string{"flux_4", "flux_1", "plain_8", "plain_1", "CreateOrUpdate"} {
+	for _, peer := range []string{"flux_4", "flux_1", "plain_8", "plain_1", "CreateOrUpdate", carefulPeer} {
 		b.ratio(peer+"_takes.sweep_ratio", peer+".sweep_us_per_object", "trueup.sweep_us_per_object")
 	}
 	return nil

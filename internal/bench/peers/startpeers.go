@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// carefulPeer calls CreateOrUpdate with closures that compare before they write.
+const carefulPeer = "CreateOrUpdate_derivative"
+
 // namespaced is a contender's name as that of a namespace.
 func namespaced(name string) string {
 	return strings.ToLower(strings.ReplaceAll(name, "_", "-"))
@@ -34,7 +37,9 @@ func (b *bench) startPeers(ctx context.Context) (peers []contender, stop func(),
 		peer, failed := newPlain(b.side(fmt.Sprintf("plain_%d", concurrency)), concurrency)
 		add(peer, failed)
 	}
-	peer, failed := startCreateOrUpdate(ctx, b.side("CreateOrUpdate"))
-	add(peer, failed)
+	for _, name := range []string{"CreateOrUpdate", carefulPeer} {
+		peer, failed := startCreateOrUpdate(ctx, b.side(name), name == carefulPeer)
+		add(peer, failed)
+	}
 	return peers, stop, err
 }

@@ -14,7 +14,7 @@ func attempt(ctx context.Context, timeout time.Duration, reconcile Func) (result
 		within, cancel := context.WithTimeoutCause(ctx, timeout, errPassLimit)
 		defer cancel()
 		defer func() {
-			if err != nil && context.Cause(within) == errPassLimit {
+			if err != nil && errors.Is(context.Cause(within), errPassLimit) {
 				err = fmt.Errorf("%w of %v: %w", errPassLimit, timeout, err)
 			}
 		}()

@@ -386,10 +386,16 @@ func TestAnInstantIsTriedAgainUntilTheViewIsComplete(t *testing.T) {
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		passes := run(
 			t,
-			&snapshot.Recorder[row]{Source: v, Sink: s, Logger: logger, Spread: time.Second, Collect: func(ctx context.Context, instant time.Time) (iter.Seq[row], error) {
-				at = append(at, time.Now().UTC().Format("15:04:05"))
-				return things("a")(ctx, instant)
-			}},
+			&snapshot.Recorder[row]{
+				Source: v,
+				Sink:   s,
+				Logger: logger,
+				Spread: time.Second,
+				Collect: func(ctx context.Context, instant time.Time) (iter.Seq[row], error) {
+					at = append(at, time.Now().UTC().Format("15:04:05"))
+					return things("a")(ctx, instant)
+				},
+			},
 			30*time.Second,
 		)
 		require.Equal(t, []string{"12:00:26"}, at)

@@ -30,8 +30,9 @@ import (
 // BenchmarkFanout has regions follow the program while an administrator writes, each with
 // the reader of krane and a connection of its own, and prints what each write took from
 // the request to the region, the lost changes, and what a stream costs the program: 500 streams on
-// SQLite, then 100, 1,000 and 10,000 on two replicas with PostgreSQL of which one is killed, and what
-// a stream costs with the most of them against the fewest. TRUEUP_STREAMS is the most; default 10,000.
+// SQLite, then 100, 1,000 and 10,000 on two replicas with PostgreSQL of which one is killed, what
+// a stream costs with the most of them against the fewest, and the most once more with 50 streams for each
+// region, so that 200 writes a second are 10,000 messages. TRUEUP_STREAMS is the most; default 10,000.
 func BenchmarkFanout(b *testing.B) {
 	program := binary(b)
 	most := 10_000
@@ -58,6 +59,10 @@ func BenchmarkFanout(b *testing.B) {
 			book.Add("fanout_memory_ratio", last.kib/first.kib, "ratio")
 			book.Add("fanout_cpu_ratio", last.cpu/first.cpu, "ratio")
 		}
+		server := pgtest.Start(b, pgtest.Options{})
+		shared := fanout{program: program, database: server.Database(b), replicas: 2, streams: most, readers: min(50, most), kill: true}
+		shared.run(b, "fanout_postgres_messages")
+		server.Stop()
 	}
 }
 
@@ -74,14 +79,15 @@ const (
 type fanout struct {
 	program, database string
 	replicas, streams int
+	readers           int // streams of each region; 0 means 1
 	// kill ends the first replica after a third of the writes, as by kill -9.
 	kill bool
 
 	processes []*process
 	token     string
-	// sent and received are times of each write; zero: not yet.
+	// sent is the time of each write, and received that at each reader of its region; zero: not yet.
 	sent, received []atomic.Int64
-	// of is the region of each write, and moved whether a region has lost its replica.
+	// of is the region of each write, and moved whether a stream has lost its replica.
 	of        []int
 	moved     []bool
 	delivered atomic.Int64
@@ -90,10 +96,12 @@ type fanout struct {
 func (f *fanout) run(b *testing.B, name string) cost {
 	b.Helper()
 	many := fanoutRate * int(fanoutLength/time.Second)
-	f.sent, f.received = make([]atomic.Int64, many), make([]atomic.Int64, many)
+	f.readers = max(1, f.readers)
+	f.streams -= f.streams % f.readers
+	f.sent, f.received = make([]atomic.Int64, many), make([]atomic.Int64, many*f.readers)
 	f.of, f.moved = make([]int, many), make([]bool, f.streams)
-	for region := range f.moved {
-		f.moved[region] = f.kill && f.first(region) == 0
+	for stream := range f.moved {
+		f.moved[stream] = f.kill && f.first(stream) == 0
 	}
 	f.token = writeFile(b, adminToken)
 	for range f.replicas {
@@ -118,8 +126,8 @@ func (f *fanout) run(b *testing.B, name string) cost {
 	ctx, cancel := context.WithCancel(b.Context())
 	var followers sync.WaitGroup
 	var synced atomic.Int64
-	for region, token := range tokens {
-		replica := f.follower(region, token, &synced)
+	for stream := range f.streams {
+		replica := f.follower(stream, tokens[stream%f.regions()], &synced)
 		followers.Go(func() { _ = replica.Start(ctx) })
 	}
 	wait(b, "every stream is synced", func() bool { return int(synced.Load()) >= f.streams })
@@ -129,7 +137,7 @@ func (f *fanout) run(b *testing.B, name string) cost {
 	used := f.processor(b)
 	resting = used - resting
 	f.write(b)
-	wait(b, "every write has come", func() bool { return int(f.delivered.Load()) == many })
+	wait(b, "every write has come", func() bool { return int(f.delivered.Load()) == len(f.received) })
 	used = f.processor(b) - used
 	cancel()
 	followers.Wait()
@@ -147,13 +155,16 @@ func (f *fanout) run(b *testing.B, name string) cost {
 	return c
 }
 
-// first is the replica that the agent of a region asks first.
-func (f *fanout) first(region int) int { return region % f.replicas }
+// regions is how many there are. The first stream of each has the number of its region, the others follow in turns.
+func (f *fanout) regions() int { return f.streams / f.readers }
+
+// first is the replica that a stream asks first.
+func (f *fanout) first(stream int) int { return (stream + stream/f.regions()) % f.replicas }
 
 // register puts the regions and returns their tokens.
 func (f *fanout) register(b *testing.B) []string {
 	b.Helper()
-	tokens := make([]string, f.streams)
+	tokens := make([]string, f.regions())
 	var workers sync.WaitGroup
 	next := make(chan int)
 	for range 8 {
@@ -184,13 +195,14 @@ func (f *fanout) register(b *testing.B) []string {
 }
 
 // follower is what the agent of a region reads with.
-func (f *fanout) follower(region int, token string, synced *atomic.Int64) *statesync.Replica {
+func (f *fanout) follower(at int, token string, synced *atomic.Int64) *statesync.Replica {
+	region, reader := at%f.regions(), at/f.regions()
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
-	at := atomic.Int64{}
-	at.Store(int64(f.first(region)))
+	next := atomic.Int64{}
+	next.Store(int64(f.first(at)))
 	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		address := f.processes[int(at.Add(1)-1)%len(f.processes)].address // another one each time
+		address := f.processes[int(next.Add(1)-1)%len(f.processes)].address // another one each time
 		return (&net.Dialer{Timeout: time.Second}).DialContext(ctx, network, address)
 	}
 	identity := connect.WithInterceptors(signed{"Authorization": "Bearer " + token, "X-Krane-Region": fmt.Sprint("r-", region)})
@@ -203,7 +215,8 @@ func (f *fanout) follower(region int, token string, synced *atomic.Int64) *state
 		Scope: fmt.Sprint("r-", region),
 		Handle: func(_ context.Context, item statesync.Item) error {
 			_, name := stream.Split(item.Key)
-			if n, err := strconv.Atoi(strings.TrimPrefix(name, "d-")); err == nil && f.received[n].CompareAndSwap(0, time.Now().UnixNano()) {
+			n, err := strconv.Atoi(strings.TrimPrefix(name, "d-"))
+			if err == nil && f.received[n*f.readers+reader].CompareAndSwap(0, time.Now().UnixNano()) {
 				f.delivered.Add(1)
 			}
 			return nil
@@ -227,7 +240,7 @@ func (f *fanout) write(b *testing.B) {
 		if f.kill && n == len(f.sent)/3 {
 			require.NoError(b, f.processes[0].command.Process.Kill())
 		}
-		region := random.IntN(f.streams)
+		region := random.IntN(f.regions())
 		f.of[n] = region
 		f.sent[n].Store(time.Now().UnixNano())
 		writers.Go(func() { f.put(b, client, region, n) })
@@ -268,22 +281,24 @@ func (f *fanout) report(name string, used time.Duration) {
 	book := &benchfigures.Book{Out: os.Stdout}
 	var lags, stayed, moved []float64
 	lost := 0
-	for n := range f.sent {
-		at := f.received[n].Load()
+	for message := range f.received {
+		n, reader := message/f.readers, message%f.readers
+		at := f.received[message].Load()
 		if at == 0 {
 			lost++
 			continue
 		}
 		lag := float64(at-f.sent[n].Load()) / 1e6
 		lags = append(lags, lag)
-		if f.moved[f.of[n]] {
+		if f.moved[reader*f.regions()+f.of[n]] {
 			moved = append(moved, lag)
 		} else {
 			stayed = append(stayed, lag)
 		}
 	}
 	book.Add(name+"_streams", float64(f.streams), "streams")
-	book.Add(name+"_lost", float64(lost), "changes")
+	book.Add(name+"_messages_per_second", float64(fanoutRate*f.readers), "messages")
+	book.Add(name+"_lost", float64(lost), "messages")
 	book.Add(name+"_lag_p50_ms", benchfigures.Percentile(lags, 0.5), "ms")
 	book.Add(name+"_lag_p99_ms", benchfigures.Percentile(lags, 0.99), "ms")
 	if f.kill {

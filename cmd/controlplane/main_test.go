@@ -223,8 +223,11 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 			nil, []string{"manifests", "--oidc-issuer", "a"}, `--oidc-issuer: is "a", must be a URL of https such as https://login.example.com; ` +
 				"--external-url: is not set, must be set with --oidc-issuer; --oidc-client-id: is not set, must be set with --oidc-issuer",
 		},
-		"manifests, a path": {nil, []string{"manifests", "--oidc-issuer", "https://i", "--oidc-client-id", "a", "--external-url", "https://e/path"},
-			`--external-url: is "https://e/path", must have no path, such as https://control.example.com`},
+		"manifests, a path": {
+			nil,
+			[]string{"manifests", "--oidc-issuer", "https://i", "--oidc-client-id", "a", "--external-url", "https://e/path"},
+			`--external-url: is "https://e/path", must have no path, such as https://control.example.com`,
+		},
 		"manifests, half a gateway": {nil, []string{"manifests", "--gateway", "b", "--hostname", "a.b"}, `--gateway: is "b", must be NAMESPACE/NAME of a Gateway`},
 		"manifests, an address":     {nil, []string{"manifests", "--gateway", "a/b", "--hostname", "https://a.b"}, `--hostname: is "https://a.b", must be a host such as`},
 		"manifests, an IP address":  {nil, []string{"manifests", "--gateway", "a/b", "--hostname", "10.0.0.1"}, `--hostname: is "10.0.0.1", must be a host such as control.example.com, no address`},

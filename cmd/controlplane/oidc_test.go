@@ -74,8 +74,10 @@ func TestASignInThatIsHalfSetIsAWrongCall(t *testing.T) {
 		},
 		"no claim": {map[string]string{"--oidc-username-claim": ""}, `--oidc-username-claim: is "", must be the name of a claim`},
 	} {
-		args := []string{"--listen", "127.0.0.1:0", "--metrics-bind-address", "", "--admin-token-file", token,
-			"--database", filepath.Join(t.TempDir(), "db")}
+		args := []string{
+			"--listen", "127.0.0.1:0", "--metrics-bind-address", "", "--admin-token-file", token,
+			"--database", filepath.Join(t.TempDir(), "db"),
+		}
 		for flag, value := range all {
 			if other, ok := test.other[flag]; ok {
 				value = other

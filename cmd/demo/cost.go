@@ -66,8 +66,12 @@ func costCommand() *cobra.Command {
 		kubernetes: kubetest.Options{Controllers: true, Scheduler: true, Nodes: 10, GatewayAPI: true},
 		limit:      40 * time.Minute,
 		stages: []stage{
-			{"Released", c.build}, {"World", c.world}, {"Starts", c.measure}, {"The command", c.command},
-			{"Profiles", c.profile}, {"Marks", c.marks},
+			{"Released", c.build},
+			{"World", c.world},
+			{"Starts", c.measure},
+			{"The command", c.command},
+			{"Profiles", c.profile},
+			{"Marks", c.marks},
 		},
 	})
 	f := command.Flags()
@@ -258,9 +262,12 @@ func (c *cost) command(ctx context.Context) (string, error) {
 		name, path string
 		args       []string
 	}{
-		{"trueup_help", trueup, []string{"--help"}}, {"trueup_diff", trueup, []string{"diff", "-f", folder}},
-		{"kubectl_help", kubectl, []string{"--help"}}, {"kubectl_diff", kubectl, []string{"diff", "--server-side", "-f", folder}},
-		{"helm_help", c.helm, []string{"--help"}}, {"helm_list", c.helm, []string{"list"}},
+		{"trueup_help", trueup, []string{"--help"}},
+		{"trueup_diff", trueup, []string{"diff", "-f", folder}},
+		{"kubectl_help", kubectl, []string{"--help"}},
+		{"kubectl_diff", kubectl, []string{"diff", "--server-side", "-f", folder}},
+		{"helm_help", c.helm, []string{"--help"}},
+		{"helm_list", c.helm, []string{"list"}},
 	}
 	for _, tool := range tools {
 		if tool.path == "" {

@@ -318,7 +318,11 @@ func TestEachDashboardShowsWhatIsExported(t *testing.T) {
 			values := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).FindStringSubmatch(variable.Query)
 			require.NotNil(t, values, at)
 			require.Contains(t, metrics[values[1]], values[2], at)
-			require.True(t, slices.ContainsFunc(d.Panels, func(p panel) bool { return strings.Contains(p.Targets[0].Expr, `=~"$`+variable.Name+`"`) }), at)
+			require.True(
+				t,
+				slices.ContainsFunc(d.Panels, func(p panel) bool { return strings.Contains(p.Targets[0].Expr, `=~"$`+variable.Name+`"`) }),
+				at,
+			)
 		}
 		ids, titles, shown, taken := map[int]bool{}, map[string]bool{}, map[string]bool{}, map[[2]int]bool{}
 		for _, panel := range d.Panels {

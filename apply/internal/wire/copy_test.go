@@ -28,8 +28,15 @@ var leaves = []any{
 	nil, true, false, "", "text", "é<&>\u2028\x00", "\xff\xfe", int64(0), int64(math.MaxInt64), int64(math.MinInt64), 7, int32(-7), uint8(3),
 	uint64(math.MaxUint64), 0.5, 1.0, math.Copysign(0, -1), 1e15, 1e21, 1e300, 5e-324, float32(0.1), math.Inf(1), math.NaN(),
 	json.Number("12"), json.Number("1.50"), json.Number("nonsense"),
-	[]string{"a"}, []string(nil), map[string]string{"a": "b"}, map[string]string(nil),
-	map[string]any(nil), []any(nil), map[string]any{}, []any{}, struct{ A int }{1}, []byte("bytes"), func() {}, make(chan int),
+	[]string{"a"},
+	[]string(nil),
+	map[string]string{"a": "b"},
+	map[string]string(nil),
+	map[string]any(nil), []any(nil),
+	map[string]any{},
+	[]any{},
+	struct{ A int }{1},
+	[]byte("bytes"), func() {}, make(chan int),
 	json.RawMessage(`{"a": 1.0}`), (*int)(nil),
 }
 

@@ -142,7 +142,12 @@ func TestWhatHasToBeEvicted(t *testing.T) {
 	require.Empty(t, see("finalizer", grace(0)))
 	require.Equal(t, []string{"web"}, see("ending", grace(1)), "its kubelet may not have ended it")
 	require.Equal(t, []string{"web"}, see("ending", grace(0)), "its kubelet has")
-	require.Equal(t, []string{"web"}, see("graceless", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = new(int64(0)) }), "it is not being deleted")
+	require.Equal(
+		t,
+		[]string{"web"},
+		see("graceless", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = new(int64(0)) }),
+		"it is not being deleted",
+	)
 	w.SawPod(types.NamespacedName{Name: "graceless"}, nil)
 	require.Equal(t, []string{"web"}, see("a", func(*corev1.Pod) {}), "the machine is no longer empty")
 	require.Empty(t, see("b", func(p *corev1.Pod) {

@@ -134,7 +134,11 @@ state new.token
 	defer cancel()
 	shell := exec.CommandContext(ctx, "bash", "-e", "-u", "-x", "-o", "pipefail")
 	shell.Dir = dir
-	shell.Env = append(os.Environ(), "PATH="+programs.Dir(t, "controlplane")+":"+os.Getenv("PATH"), "TRUEUP_CONTROLPLANE_TOKEN_FILE=admin.token")
+	shell.Env = append(
+		os.Environ(),
+		"PATH="+programs.Dir(t, "controlplane")+":"+os.Getenv("PATH"),
+		"TRUEUP_CONTROLPLANE_TOKEN_FILE=admin.token",
+	)
 	address := "http://" + free(t)
 	shell.Env = append(shell.Env, "CONTROL="+address, "TRUEUP_CONTROLPLANE_SERVER="+address)
 	shell.Stdin = strings.NewReader(script)

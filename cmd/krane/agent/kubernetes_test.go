@@ -3,9 +3,6 @@ package agent_test
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
-	"github.com/seed-9e1ffd66/trueup/statesync"
-	"google.golang.org/protobuf/encoding/protojson"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -20,16 +17,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/controltest"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/vault"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/manifests"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
 // bootstrapResumeStop is D1, D2 and D3 in small.

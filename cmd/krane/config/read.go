@@ -236,7 +236,8 @@ func (r *reader) url(key string) *url.URL {
 		return nil
 	}
 	u, err := url.Parse(v)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !program.HasHost(u) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !program.HasHost(u) || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" {
 		r.fail(key, program.Shown(v), "a URL like https://"+strings.TrimSuffix(key, ".url")+".example.com, without user or query")
 		return nil
 	}

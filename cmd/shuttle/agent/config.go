@@ -170,7 +170,8 @@ func (r *reader) region() string {
 
 func (r *reader) url(variable string) *url.URL {
 	u, err := url.Parse(r.lookup(variable))
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !program.HasHost(u) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !program.HasHost(u) || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" {
 		r.fail(variable, "a URL like https://starbase.example.com, without user or query")
 		return nil
 	}

@@ -27,12 +27,21 @@ func TestUnsentRecordsOutliveTheContainer(t *testing.T) {
 func TestAnInstallationHasTheSettingsThatItIsGiven(t *testing.T) {
 	t.Parallel()
 	given := map[string]string{
-		"STARFORM_ALLOW_HTTP": "true", "STARFORM_REQUEST_TIMEOUT": "10s",
-		"STARFORM_RECONCILE_INTERVAL": "10s", "STARFORM_TRANSPORT": "stream", "STARFORM_SNAPSHOT_INTERVAL": "2m", "STARFORM_CAPACITY_INTERVAL": "3m",
-		"STARFORM_WAKE_ON_DRIFT": "false", "STARFORM_POD_SECURITY": "baseline", "STARFORM_MAX_DELETE_PERCENT": "20",
-		"STARFORM_DNS_SELECTOR": "dns/app=dns", "STARFORM_GATEWAY": "edge/public", "STARFORM_GATEWAY_SERVICE": "edge/proxy",
-		"STARFORM_IMAGE_PULL_SECRETS": "one,two", "STARFORM_SOFT_LIMIT": "500",
-		"STARFORM_CLUSTER_RANGES": "203.0.113.0/24,2001:db8::/32",
+		"STARFORM_ALLOW_HTTP":         "true",
+		"STARFORM_REQUEST_TIMEOUT":    "10s",
+		"STARFORM_RECONCILE_INTERVAL": "10s",
+		"STARFORM_TRANSPORT":          "stream",
+		"STARFORM_SNAPSHOT_INTERVAL":  "2m",
+		"STARFORM_CAPACITY_INTERVAL":  "3m",
+		"STARFORM_WAKE_ON_DRIFT":      "false",
+		"STARFORM_POD_SECURITY":       "baseline",
+		"STARFORM_MAX_DELETE_PERCENT": "20",
+		"STARFORM_DNS_SELECTOR":       "dns/app=dns",
+		"STARFORM_GATEWAY":            "edge/public",
+		"STARFORM_GATEWAY_SERVICE":    "edge/proxy",
+		"STARFORM_IMAGE_PULL_SECRETS": "one,two",
+		"STARFORM_SOFT_LIMIT":         "500",
+		"STARFORM_CLUSTER_RANGES":     "203.0.113.0/24,2001:db8::/32",
 	}
 	require.Len(t, shuttle.InstalledSettings(), len(given))
 	for _, variable := range shuttle.InstalledSettings() {

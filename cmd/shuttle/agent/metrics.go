@@ -129,8 +129,25 @@ func newMetrics() *metrics {
 		}
 		return 0
 	})
-	m.registry.MustRegister(contested, m.reconcileError, m.starbase, m.rejected, m.held, m.writes, m.generation, m.gateway, m.passes, m.requests,
-		m.snapshotsSent, m.snapshotsFailed, m.snapshotsSpooled, m.instantsSkipped, m.capacitySent, m.lastEvent, m.watchErrors)
+	m.registry.MustRegister(
+		contested,
+		m.reconcileError,
+		m.starbase,
+		m.rejected,
+		m.held,
+		m.writes,
+		m.generation,
+		m.gateway,
+		m.passes,
+		m.requests,
+		m.snapshotsSent,
+		m.snapshotsFailed,
+		m.snapshotsSpooled,
+		m.instantsSkipped,
+		m.capacitySent,
+		m.lastEvent,
+		m.watchErrors,
+	)
 	return m
 }
 

@@ -141,8 +141,14 @@ func (b *bench) validate() error {
 		name         string
 		value, least int
 	}{
-		{"objects", b.objects, 20}, {"peer-objects", b.peers, 20}, {"created", b.created, 10}, {"edits", b.edits, 10},
-		{"watched", b.watched, 0}, {"parents", b.parents, 10}, {"rounds", b.rounds, 1}, {"grown-real", b.grownReal, 0},
+		{"objects", b.objects, 20},
+		{"peer-objects", b.peers, 20},
+		{"created", b.created, 10},
+		{"edits", b.edits, 10},
+		{"watched", b.watched, 0},
+		{"parents", b.parents, 10},
+		{"rounds", b.rounds, 1},
+		{"grown-real", b.grownReal, 0},
 	} {
 		if f.value < f.least {
 			failed = errors.Join(failed, fmt.Errorf("-%s: is %d, must be %d or more", f.name, f.value, f.least))

@@ -154,8 +154,11 @@ func (b *bench) embeddedMarks(each func(string, ...string) []string) []benchfigu
 			Peers: each("embedded_create_rate", "trueup", "CreateOrUpdate"),
 		},
 		{
-			ID: "E1", What: "the same, until the operator sends nothing more", Figure: "of_CreateOrUpdate.embedded_create_until_silent_ratio", NoLimit: true,
-			Peers: each("embedded_create_rate_until_silent", "trueup", "CreateOrUpdate"),
+			ID:      "E1",
+			What:    "the same, until the operator sends nothing more",
+			Figure:  "of_CreateOrUpdate.embedded_create_until_silent_ratio",
+			NoLimit: true,
+			Peers:   each("embedded_create_rate_until_silent", "trueup", "CreateOrUpdate"),
 		},
 	}
 }

@@ -231,7 +231,7 @@ func (b Builder) moduleDir(ctx context.Context, module string) (string, error) {
 // theirs: its workspace, its -mod, its target. Of GOFLAGS it keeps what bounds the machine.
 func (b Builder) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	kept := []string{"-mod=readonly"} // never empty: then the flags of "go env -w" would count
-	for _, flag := range strings.Fields(os.Getenv("GOFLAGS")) {
+	for flag := range strings.FieldsSeq(os.Getenv("GOFLAGS")) {
 		if flag == "-modcacherw" || strings.HasPrefix(flag, "-p=") {
 			kept = append(kept, flag)
 		}

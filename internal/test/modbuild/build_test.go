@@ -27,7 +27,8 @@ func hello(code string) modbuild.Recipe {
 		Name: "hello", Version: regexp.MustCompile(`// example\.com/hello (v\S+)`),
 		Files: []modbuild.File{
 			{Name: "go.mod", Content: []byte("module example.com/hello // example.com/hello v1.2.3\n\ngo 1.26.0\n")},
-			{Name: "go.sum"}, {Name: "main.go", Content: []byte(code)},
+			{Name: "go.sum"},
+			{Name: "main.go", Content: []byte(code)},
 		},
 		Build: func(ctx context.Context, b modbuild.Builder) error {
 			b.Say("building hello %s", b.Version)

@@ -288,40 +288,49 @@ func TestAnIssuerThatMisleadsIsNotFollowed(t *testing.T) {
 		args, want            string // want is what the error says
 	}{
 		"a script": {
-			map[string]any{"authorization_endpoint": "javascript:alert(1)"}, nil,
+			map[string]any{"authorization_endpoint": "javascript:alert(1)"},
+			nil,
 			"login", `authorization_endpoint of the issuer is "javascript:alert(1)"`,
 		},
 		"no address": {
-			map[string]any{"authorization_endpoint": ""}, nil,
+			map[string]any{"authorization_endpoint": ""},
+			nil,
 			"login", `authorization_endpoint of the issuer is ""`,
 		},
 		"a file": {
-			map[string]any{"token_endpoint": "file:///etc/passwd"}, nil,
+			map[string]any{"token_endpoint": "file:///etc/passwd"},
+			nil,
 			"login", `token_endpoint of the issuer is "file:///etc/passwd"`,
 		},
 		"a device's file": {
-			map[string]any{"device_authorization_endpoint": "file:///x"}, nil,
+			map[string]any{"device_authorization_endpoint": "file:///x"},
+			nil,
 			"login --device", `device_authorization_endpoint of the issuer is "file:///x"`,
 		},
 		"a device's script": {
-			nil, map[string]any{"verification_uri": "javascript:x"},
+			nil,
+			map[string]any{"verification_uri": "javascript:x"},
 			"login --device", `verification_uri of the issuer is "javascript:x"`,
 		},
 		"an interval below 0": {
-			nil, map[string]any{"interval": -5},
+			nil,
+			map[string]any{"interval": -5},
 			"login --device", "access_denied",
 		},
 		"a revocation elsewhere": {
-			map[string]any{"revocation_endpoint": "file:///x"}, nil,
+			map[string]any{"revocation_endpoint": "file:///x"},
+			nil,
 			"logout", `revocation_endpoint of the issuer is "file:///x"`,
 		},
 		"no revocation": {nil, nil, "logout", "it has no revocation_endpoint"},
 		"a refusal": {
-			map[string]any{"revocation_endpoint": server.URL + "/refuse"}, nil,
+			map[string]any{"revocation_endpoint": server.URL + "/refuse"},
+			nil,
 			"logout", "it answered 400 Bad Request to the revocation",
 		},
 		"a name without an end": {
-			map[string]any{"issuer": strings.Repeat("x", 1<<20)}, nil,
+			map[string]any{"issuer": strings.Repeat("x", 1<<20)},
+			nil,
 			"login", "xxxx",
 		},
 	} {

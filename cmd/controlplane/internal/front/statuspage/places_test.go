@@ -87,7 +87,11 @@ func TestEveryClusterAndRegionIsARowAndAPage(t *testing.T) {
 		require.Regexp(t, `^eu-1 reg_eu failing – failing 1 instance has failed. aws, cell cell-a`, rows[0])
 		require.Regexp(t, `^us-1 reg_us never seen \d+ s ago`, rows[1])
 		text = plain(w.seen(links[0]))
-		require.Regexp(t, `Objects .* ws/app-0 deployment d_0 failed running 2 running 1 pending 1 failed app-0-d: container web was restarted`, text)
+		require.Regexp(
+			t,
+			`Objects .* ws/app-0 deployment d_0 failed running 2 running 1 pending 1 failed app-0-d: container web was restarted`,
+			text,
+		)
 		require.Contains(t, text, "put, created deployment app-2 reg_eu/d_2")
 		require.NotContains(t, w.seen(links[0]), "\u202e")
 
@@ -152,10 +156,12 @@ func TestEachStateOfAClusterIsShown(t *testing.T) {
 		state, page string
 	}{
 		"never seen": {func() { w.sql(`UPDATE clusters SET last_pull_at = 0, reported_at = 0`) }, `never seen \d+ s ago`, "controlplane rotate cluster " + clusterA},
-		"silent": {func() {
-			w.sql(`UPDATE clusters SET last_pull_at = ?, reported_at = ?`, ago(9*time.Minute), ago(20*time.Minute))
+		"silent": {
+			func() {
+				w.sql(`UPDATE clusters SET last_pull_at = ?, reported_at = ?`, ago(9*time.Minute), ago(20*time.Minute))
+			},
+			"silent 9 min ago", "kubectl logs -n starform-system",
 		},
-			"silent 9 min ago", "kubectl logs -n starform-system"},
 		"no report": {func() { w.sql(`UPDATE clusters SET reported_at = ?`, ago(12*time.Minute)) }, "no report 12 min ago", "does not report"},
 		"error": {func() {
 			state := w.call("GET", "/api/v1/clusters/"+clusterA+"/desired-state", w.tokens[clusterA], nil)
@@ -180,10 +186,12 @@ func TestEachStateOfAClusterIsShown(t *testing.T) {
 		"nearly full": {func() { w.capacity(clusterA, 800, time.Now().Add(time.Second)) }, `nearly full \d+ s ago .* 800 of 1,000 pods, 80 %`, "Build the next"},
 		"body":        {func() { size = starbase.MaxBody*8/10 + 1 }, "nearly too large – nearly too large The desired state has 13,421,7", "another cluster"},
 		"version":     {func() { w.sql(`UPDATE clusters SET last_pull_version = 'other-3.n'`) }, "unknown version – unknown version The agent has version other-3.n", "See the runbook"},
-		"behind": {func() {
-			w.admin("PUT", "clusters/"+clusterA+"/config", map[string]any{"lb_size_units": 10 + time.Now().Nanosecond()%100})
+		"behind": {
+			func() {
+				w.admin("PUT", "clusters/"+clusterA+"/config", map[string]any{"lb_size_units": 10 + time.Now().Nanosecond()%100})
+			},
+			"behind – behind", "reports once it has applied",
 		},
-			"behind – behind", "reports once it has applied"},
 	} {
 		well()
 		w.sql(`DELETE FROM capacity_reports WHERE current_pod_count >= 800`)
@@ -308,7 +316,11 @@ func TestTheAuditHasNamesAndIsSearched(t *testing.T) {
 	each(t, statuspage.Config{Interval: time.Nanosecond}, func(w *world) {
 		t := w.t
 		w.seed()
-		w.admin("PUT", servicePath(clusterA, 1), map[string]any{"service_name": "checkout", "image": "registry.example.com/shop:1", "replicas": 3})
+		w.admin(
+			"PUT",
+			servicePath(clusterA, 1),
+			map[string]any{"service_name": "checkout", "image": "registry.example.com/shop:1", "replicas": 3},
+		)
 		row := func(query string) (string, []string) {
 			page := w.seen("/status?q=" + query)
 			ids := rowsOf(page, "change")
@@ -322,7 +334,11 @@ func TestTheAuditHasNamesAndIsSearched(t *testing.T) {
 		}
 		first, ids := row("checkout")
 		require.Len(t, ids, 2, "its creation, too")
-		require.Contains(t, first, fmt.Sprintf(`<a href="/status/services/%s/%s/production">shop / production / checkout <code>`, id(clusterA, 100), id(clusterA, 1)))
+		require.Contains(
+			t,
+			first,
+			fmt.Sprintf(`<a href="/status/services/%s/%s/production">shop / production / checkout <code>`, id(clusterA, 100), id(clusterA, 1)),
+		)
 		first, _ = row("app-1")
 		require.Contains(t, first, `deployment <a href="/status/regions/reg_eu">app-1 <code>reg_eu/d_1</code></a>`)
 		_, ids = row("no-such-thing")

@@ -67,7 +67,7 @@ func (b *bench) growth(ctx context.Context) error {
 				unit = "_bytes_"
 			}
 			name := s.prefix + figure
-			b.ratio(name+"_ratio", name+unit+strconv.Itoa(s.to), name+unit+strconv.Itoa(s.from))
+			b.book.Ratio(name+"_ratio", name+unit+strconv.Itoa(s.to), name+unit+strconv.Itoa(s.from))
 		}
 	}
 	return errors.Join(failed, b.growthReal(ctx))

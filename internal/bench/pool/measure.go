@@ -64,10 +64,23 @@ func (b *bench) karpenter(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := same(ours, peer); err != nil {
+			return fmt.Errorf("%d instance types: %w", types, err)
+		}
 		b.add(fmt.Sprintf("karpenter_%d", types), peer)
 		b.add(fmt.Sprintf("trueup_%d", types), ours)
 		b.book.Add(fmt.Sprintf("pool_demand_ratio_karpenter_%d", types), ours.perSecond/peer.perSecond, "x")
 		b.book.Add(fmt.Sprintf("pool_demand_allocations_ratio_karpenter_%d", types), peer.allocations/ours.allocations, "x")
+	}
+	return nil
+}
+
+// same returns an error unless ours has placed as many pods as the peer's, on no more machines: how long it
+// took is no comparison otherwise.
+func same(ours, peer sample) error {
+	if ours.placed < peer.placed || ours.machines > peer.machines {
+		return fmt.Errorf("%d pods are placed on %d machines, must be %d or more on %d or fewer, as karpenter's",
+			ours.placed, ours.machines, peer.placed, peer.machines)
 	}
 	return nil
 }

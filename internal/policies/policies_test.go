@@ -35,7 +35,7 @@ type world struct {
 	peers    map[string]peer
 }
 
-// newWorld has a pod for each workload of the file, by its kind and component, if it has one.
+// newWorld has a pod for each workload of the file, by its kind.
 func newWorld(t *testing.T, file string) *world {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "cmd", file))
@@ -75,6 +75,8 @@ func (w *world) labels(o *unstructured.Unstructured, path ...string) map[string]
 
 // pod adds a pod. Its namespace has the label that the API server gives each, and more.
 func (w *world) pod(name, namespace string, podLabels map[string]string, more ...string) {
+	w.t.Helper()
+	require.NotContains(w.t, w.peers, name, "another pod would take its place")
 	all := map[string]string{"kubernetes.io/metadata.name": namespace}
 	for _, label := range more {
 		key, value, _ := strings.Cut(label, "=")
@@ -114,6 +116,7 @@ func (w *world) check(want bool, rows ...string) {
 		from, rest, ok := strings.Cut(row, " -> ")
 		require.True(w.t, ok, row)
 		fields := strings.Fields(rest)
+		require.Greater(w.t, len(fields), 1, "%s: has no port", row)
 		for _, port := range fields[1:] {
 			require.Equal(w.t, want, w.reaches(from, fields[0], port), "%s -> %s %s", from, fields[0], port)
 		}

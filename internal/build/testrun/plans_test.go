@@ -90,6 +90,9 @@ func TestTheRestIsEverythingThatQuickLeavesOut(t *testing.T) {
 	calledOnce(t, all, within+`400 go test .* -cpu=1 .* -run=\(InASimulatedWorld\|MayBeKilledAnywhere\)\$ `+module+`/diff`)
 	calledOnce(t, all, within+`400 go test .* -run=\^\(TestDemo\|TestFar\)\$ `+module+`/apply `+module+`/cmd/demo`)
 	calledOnce(t, all, within+` go test .* -p=1 .* -run=\^TestLatency\$ `+module+`/cmd/nodepool/operator`)
+	for _, call := range all {
+		require.False(t, strings.Contains(call, " -run=") && strings.Contains(call, " -short "), "%s: a test that is chosen runs in full", call)
+	}
 	calledOnce(t, all, `\.`+alone+` go list .* \./\.\.\.`)
 	calledOnce(t, all, `\.`+alone+`400 go test .* -short .* `+module+`/diff`) // without those with a Kubernetes of their own
 	for _, folder := range separate {

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -152,10 +151,10 @@ func (c *cost) marks(context.Context) (string, error) {
 			})
 		}
 	}
-	table, missed := c.book.Table(marks)
+	table, err := c.book.Table(marks)
 	c.demo.display.print("", table)
-	if len(missed) > 0 {
-		return "", fmt.Errorf("missed: %s", strings.Join(missed, "; "))
+	if err != nil {
+		return "", err
 	}
 	return "reached but for those that the table names", nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
@@ -231,13 +230,8 @@ func (b *bench) report() error {
 		b.book.Ratio(name, peerName+"."+figure, "trueup."+figure)
 	}
 	table, missed := b.book.Table(marks())
-	if _, err := fmt.Fprintf(b.book.Out, "\n%s", table); err != nil {
-		return err
-	}
-	if len(missed) > 0 {
-		return errors.New("hard marks missed: " + strings.Join(missed, "; "))
-	}
-	return nil
+	_, err := fmt.Fprintf(b.book.Out, "\n%s", table)
+	return errors.Join(err, missed)
 }
 
 // marks are what holds on any machine.

@@ -1,6 +1,7 @@
 package benchfigures
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -72,9 +73,10 @@ func (m Mark) limit(unit string) string {
 	return strings.TrimSpace(sign + Figure{Value: m.Limit}.number() + " " + spaced(unit))
 }
 
-// Table returns the marks as a Markdown table, and of the hard ones that are missed the figure, what it is,
-// and what it must be: those that were not measured count as such.
-func (b *Book) Table(marks []Mark) (table string, missed []string) {
+// Table returns the marks as a Markdown table. The error has of each hard one that is missed the figure, what
+// it is, and what it must be: those that were not measured count as such. The table is there also then.
+func (b *Book) Table(marks []Mark) (table string, err error) {
+	var missed []string
 	var t strings.Builder
 	t.WriteString("| | what | trueup | mark | | peers | against a peer |\n|---|---|---|---|---|---|---|\n")
 	for _, m := range marks {
@@ -99,7 +101,10 @@ func (b *Book) Table(marks []Mark) (table string, missed []string) {
 		fmt.Fprintf(&t, "| %s | %s | %s | %s | %s | %s | %s |\n",
 			m.ID, m.What, ours, m.limit(f.Unit), verdict, strings.Join(peers, ", "), strings.TrimSpace(ratio.label()+" "+ratio.cell()))
 	}
-	return t.String(), missed
+	if len(missed) > 0 {
+		err = errors.New("hard marks missed: " + strings.Join(missed, "; "))
+	}
+	return t.String(), err
 }
 
 // cell is the value as it stands in a table.

@@ -15,7 +15,11 @@ import (
 func TestAStageOrAToolThatThereIsNotIsNamed(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, known("-stages", "rest,drift", stageNames()))
-	require.ErrorContains(t, known("-stages", "rest,drfit", stageNames()), `-stages: is "rest,drfit", must be of size,rest,drift,accidents,speed`)
+	require.ErrorContains(
+		t,
+		known("-stages", "rest,drfit", stageNames()),
+		`-stages: is "rest,drfit", must be of size,rest,drift,accidents,speed`,
+	)
 	require.ErrorContains(t, known("-stages", "", stageNames()), "must be of")
 	require.NoError(t, known("-peers", "", append(toolNames(), "")))
 	require.NoError(t, known("-peers", "helm,kapp", append(toolNames(), "")))
@@ -26,8 +30,12 @@ func TestAStageOrAToolThatThereIsNotIsNamed(t *testing.T) {
 func TestRequestsAreThoseBesideDiscoveryListsAndWatches(t *testing.T) {
 	t.Parallel()
 	sent, lists := sentOf([]kubetest.Request{
-		{Verb: "get"}, {Verb: "list", Resource: "configmaps"}, {Verb: "watch", Resource: "configmaps"}, {Verb: "get", Resource: "configmaps"},
-		{Verb: "patch", Resource: "deployments"}, {Verb: "create", Resource: "secrets"},
+		{Verb: "get"},
+		{Verb: "list", Resource: "configmaps"},
+		{Verb: "watch", Resource: "configmaps"},
+		{Verb: "get", Resource: "configmaps"},
+		{Verb: "patch", Resource: "deployments"},
+		{Verb: "create", Resource: "secrets"},
 	})
 	require.Equal(t, []int{3, 2}, []int{sent, lists})
 }

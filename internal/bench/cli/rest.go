@@ -34,7 +34,12 @@ func (b *bench) rest(ctx context.Context) error {
 			return err
 		}
 		if created, _ := sentOf(before); created < 100 {
-			return fmt.Errorf("%s: %d requests of %s were seen for 100 new objects: what it sends at rest is not seen, either", t.name, created, s.user)
+			return fmt.Errorf(
+				"%s: %d requests of %s were seen for 100 new objects: what it sends at rest is not seen, either",
+				t.name,
+				created,
+				s.user,
+			)
 		}
 		sent, lists := sentOf(all[len(before):])
 		b.add("cli_requests_at_rest", t, float64(sent), "requests")

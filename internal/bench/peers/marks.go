@@ -64,12 +64,22 @@ func (b *bench) marks() []benchfigures.Mark {
 		{ID: "D2", What: "first pass after a restart, for each object", Figure: "trueup.restart_first_pass_us_per_object", Limit: 80},
 		{ID: "D2", What: "the same with the lists", Figure: "trueup.restart_with_lists_us_per_object", NoLimit: true},
 		{
-			ID: "D3", What: "requests for each created object", Figure: "trueup.create_requests_per_object", Limit: 1, Exactly: true, Hard: b.runs("rest"),
-			Peers: each("create_requests_per_object", "flux_4", "plain_8", "CreateOrUpdate", "wrangler_0.1"),
+			ID:      "D3",
+			What:    "requests for each created object",
+			Figure:  "trueup.create_requests_per_object",
+			Limit:   1,
+			Exactly: true,
+			Hard:    b.runs("rest"),
+			Peers:   each("create_requests_per_object", "flux_4", "plain_8", "CreateOrUpdate", "wrangler_0.1"),
 		},
 		{
-			ID: "D3", What: "requests for each repaired object", Figure: "trueup.repair_requests_per_object", Limit: 1, Exactly: true, Hard: b.runs("create"),
-			Peers: each("repair_requests_per_object", "flux_4", "plain_8", "CreateOrUpdate"),
+			ID:      "D3",
+			What:    "requests for each repaired object",
+			Figure:  "trueup.repair_requests_per_object",
+			Limit:   1,
+			Exactly: true,
+			Hard:    b.runs("create"),
+			Peers:   each("repair_requests_per_object", "flux_4", "plain_8", "CreateOrUpdate"),
 		},
 		{
 			ID:      "D3",
@@ -143,8 +153,11 @@ func (b *bench) embeddedMarks(each func(string, ...string) []string) []benchfigu
 			Peers: each("embedded_create_rate", "trueup", "CreateOrUpdate"),
 		},
 		{
-			ID: "E1", What: "the same, until the operator sends nothing more", Figure: "of_CreateOrUpdate.embedded_create_until_silent_ratio", NoLimit: true,
-			Peers: each("embedded_create_rate_until_silent", "trueup", "CreateOrUpdate"),
+			ID:      "E1",
+			What:    "the same, until the operator sends nothing more",
+			Figure:  "of_CreateOrUpdate.embedded_create_until_silent_ratio",
+			NoLimit: true,
+			Peers:   each("embedded_create_rate_until_silent", "trueup", "CreateOrUpdate"),
 		},
 	}
 }

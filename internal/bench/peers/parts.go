@@ -220,7 +220,11 @@ func (b *bench) partsCreate(
 			b.book.Add(name+".parts_create_processor_ms_per_child_"+program, 1000*used[name][program]/float64(10*len(parents[name])), "ms")
 		}
 	}
-	b.book.Add("of_CreateOrUpdate.parts_create_ratio", benchfigures.Percentile(benchfigures.Ratios(rates["trueup"], rates["CreateOrUpdate"]), 0.5), "x")
+	b.book.Add(
+		"of_CreateOrUpdate.parts_create_ratio",
+		benchfigures.Percentile(benchfigures.Ratios(rates["trueup"], rates["CreateOrUpdate"]), 0.5),
+		"x",
+	)
 	b.book.Add(
 		"of_CreateOrUpdate.parts_create_until_silent_ratio",
 		benchfigures.Percentile(benchfigures.Ratios(silence["trueup"], silence["CreateOrUpdate"]), 0.5),

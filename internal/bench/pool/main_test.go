@@ -22,11 +22,32 @@ func TestAStageThatThereIsNotIsNamed(t *testing.T) {
 
 func TestFewerPodsOrMoreMachinesAreNoComparison(t *testing.T) {
 	t.Parallel()
-	peer := sample{perSecond: 1, machines: 10, placed: 100}
-	require.NoError(t, same(sample{machines: 10, placed: 100}, peer))
-	require.NoError(t, same(sample{machines: 9, placed: 101}, peer))
-	require.ErrorContains(t, same(sample{machines: 10, placed: 99}, peer), "99 pods are placed on 10 machines, must be 100 or more on 10 or fewer")
-	require.Error(t, same(sample{machines: 11, placed: 100}, peer))
+	peer := sample{perSecond: 2, allocations: 60, machines: 10, placed: 100}
+	for _, test := range []struct {
+		ours  sample
+		wrong string
+	}{
+		{sample{perSecond: 20, allocations: 3, machines: 10, placed: 100}, ""},
+		{sample{perSecond: 20, allocations: 3, machines: 9, placed: 101}, ""},
+		{sample{perSecond: 20, allocations: 3, machines: 10, placed: 99}, "99 pods are placed on 10 machines, must be 100 or more on 10 or fewer"},
+		{sample{perSecond: 20, allocations: 3, machines: 11, placed: 100}, "100 pods are placed on 11 machines"},
+	} {
+		b := &bench{book: &benchfigures.Book{Out: &bytes.Buffer{}}, pods: 101}
+		err := b.compare(8, test.ours, peer)
+		for name, want := range map[string]float64{"pool_demand_ratio_karpenter_8": 10, "pool_demand_allocations_ratio_karpenter_8": 20} {
+			f, ok := b.book.Get(name)
+			require.Equal(t, test.wrong == "", ok, name)
+			require.True(t, !ok || f.Value == want, "%s: %v", name, f.Value)
+		}
+		if test.wrong != "" {
+			require.ErrorContains(t, err, test.wrong)
+			continue
+		}
+		require.NoError(t, err)
+		unplaced, ok := b.book.Get("karpenter_8_unplaced")
+		require.True(t, ok)
+		require.InDelta(t, 1, unplaced.Value, 0)
+	}
 }
 
 // TestTheMedianIsOfRuns: the preparation is not measured, and an error of either ends it.

@@ -103,7 +103,11 @@ func TestTheRestIsEverythingThatQuickLeavesOut(t *testing.T) {
 		calledOnce(t, all, `\./`+folder+alone+` go vet \./\.\.\.`)
 		calledOnce(t, all, `\./`+folder+alone+` go test .* -short .* \./\.\.\.`)
 	}
-	calledOnce(t, all, `\. GOWORK=off GOTOOLCHAIN=local GOGC= go get -modfile=\S+ k8s\.io/client-go@`+newestMinor+` k8s\.io/apimachinery@`+newestMinor)
+	calledOnce(
+		t,
+		all,
+		`\. GOWORK=off GOTOOLCHAIN=local GOGC= go get -modfile=\S+ k8s\.io/client-go@`+newestMinor+` k8s\.io/apimachinery@`+newestMinor,
+	)
 	calledOnce(t, all, `\. GOWORK=off GOTOOLCHAIN=local GOGC= go vet -modfile=\S+ -mod=mod \./diff/\.\.\. \./apply/\.\.\. \./reconcile/\.\.\.`)
 	calledOnce(t, all, `\. GOWORK=off GOTOOLCHAIN=local GOGC=400 go test .* -modfile=\S+ -mod=mod -short .* `+module+`/apply `+module+`/diff`)
 	const manager = `\./reconcile/controllerruntime GOWORK=off GOTOOLCHAIN=local GOGC=`

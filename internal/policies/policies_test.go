@@ -1,6 +1,7 @@
-package policies
+package policies_test
 
 import (
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -136,10 +137,7 @@ func TestAnEnvironmentOfShuttleIsIsolated(t *testing.T) {
 	w := newWorld(t, "shuttle/agent/testdata/everything.yaml")
 	web := w.peers["Deployment"]
 	with := func(key, value string) map[string]string {
-		changed := map[string]string{}
-		for k, v := range web.labels {
-			changed[k] = v
-		}
+		changed := maps.Clone(web.labels)
 		changed[key] = value
 		return changed
 	}
@@ -159,17 +157,35 @@ func TestAnEnvironmentOfShuttleIsIsolated(t *testing.T) {
 		"Deployment -> dns UDP/53 TCP/53", "Deployment -> 198.51.100.7 TCP/443", "Deployment -> 2001:db8::7 TCP/443",
 		"Deployment -> 203.0.113.9 TCP/5432", // as the service states
 	)
-	w.check(false,
-		"staging -> Deployment TCP/8080", "bare -> Deployment TCP/8080", "other -> Deployment TCP/8080", "impostor -> Deployment TCP/8080",
-		"lookalike -> Deployment TCP/8080", "metrics -> Deployment TCP/8080", "198.51.100.7 -> Deployment TCP/8080", "10.0.0.1 -> Deployment TCP/8080",
-		"Deployment -> staging TCP/8080", "Deployment -> other TCP/8080 TCP/443", "Deployment -> impostor TCP/8080 TCP/443",
-		"Deployment -> gateway TCP/443", "Deployment -> bare TCP/443", "Deployment -> metrics TCP/443 TCP/53 UDP/53",
-		"Deployment -> dns-elsewhere UDP/53 TCP/53", "Deployment -> dns TCP/443 TCP/9153",
+	w.check(
+		false,
+		"staging -> Deployment TCP/8080",
+		"bare -> Deployment TCP/8080",
+		"other -> Deployment TCP/8080",
+		"impostor -> Deployment TCP/8080",
+		"lookalike -> Deployment TCP/8080",
+		"metrics -> Deployment TCP/8080",
+		"198.51.100.7 -> Deployment TCP/8080",
+		"10.0.0.1 -> Deployment TCP/8080",
+		"Deployment -> staging TCP/8080",
+		"Deployment -> other TCP/8080 TCP/443",
+		"Deployment -> impostor TCP/8080 TCP/443",
+		"Deployment -> gateway TCP/443",
+		"Deployment -> bare TCP/443",
+		"Deployment -> metrics TCP/443 TCP/53 UDP/53",
+		"Deployment -> dns-elsewhere UDP/53 TCP/53",
+		"Deployment -> dns TCP/443 TCP/9153",
 		"Deployment -> 198.51.100.7 TCP/80 TCP/22 TCP/25 UDP/443 TCP/5432",
-		"Deployment -> 10.0.0.1 TCP/443 TCP/6443", "Deployment -> 172.20.0.1 TCP/443", "Deployment -> 192.168.1.1 TCP/443", // API server, nodes
-		"Deployment -> 100.64.0.1 TCP/443", "Deployment -> 127.0.0.1 TCP/443",
-		"Deployment -> 169.254.169.254 TCP/80 TCP/443", "Deployment -> 169.254.170.2 TCP/443", "Deployment -> fd00:ec2::254 TCP/80 TCP/443",
-		"Deployment -> fe80::1 TCP/443", "Deployment -> ::1 TCP/443",
+		"Deployment -> 10.0.0.1 TCP/443 TCP/6443",
+		"Deployment -> 172.20.0.1 TCP/443",
+		"Deployment -> 192.168.1.1 TCP/443", // API server, nodes
+		"Deployment -> 100.64.0.1 TCP/443",
+		"Deployment -> 127.0.0.1 TCP/443",
+		"Deployment -> 169.254.169.254 TCP/80 TCP/443",
+		"Deployment -> 169.254.170.2 TCP/443",
+		"Deployment -> fd00:ec2::254 TCP/80 TCP/443",
+		"Deployment -> fe80::1 TCP/443",
+		"Deployment -> ::1 TCP/443",
 	)
 }
 

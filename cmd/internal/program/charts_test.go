@@ -1100,7 +1100,17 @@ func TestAChartTakesTheURLsThatItsProgramTakes(t *testing.T) {
 	} {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()
-			out, err := helmtest.Run(t, nil, "template", "r", filepath.Join(charts, "krane"), "--set", "settings.KRANE_CLUSTER_REGION=eu", "--set", set)
+			out, err := helmtest.Run(
+				t,
+				nil,
+				"template",
+				"r",
+				filepath.Join(charts, "krane"),
+				"--set",
+				"settings.KRANE_CLUSTER_REGION=eu",
+				"--set",
+				set,
+			)
 			require.NoError(t, err)
 			require.Contains(t, out, "KRANE_CONTROL_URL")
 		})

@@ -9,8 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -157,10 +155,10 @@ func (c *cost) marks(context.Context) (string, error) {
 			})
 		}
 	}
-	table, missed := c.book.Table(marks)
+	table, err := c.book.Table(marks)
 	c.demo.display.print("", table)
-	if len(missed) > 0 {
-		return "", fmt.Errorf("missed: %s", strings.Join(missed, ", "))
+	if err != nil {
+		return "", err
 	}
 	return "reached but for those that the table names", nil
 }
@@ -215,30 +213,12 @@ func ready(ctx context.Context, s *started) error {
 
 // usage returns the CPU milliseconds and the resident MiB of a process, where that is Linux.
 func usage(pid int) (cpu, resident float64, err error) {
-	folder := filepath.Join("/proc", strconv.Itoa(pid))
-	schedule, err := os.ReadFile(filepath.Join(folder, "stat"))
+	used, err := benchfigures.ProcessorTime(pid)
 	if err != nil {
 		return 0, 0, err
 	}
-	// The name of the program is in parentheses, and may have spaces.
-	fields := strings.Fields(string(schedule[strings.LastIndexByte(string(schedule), ')')+1:]))
-	const userTime, systemTime, perTick = 11, 12, 10 // after the name; a tick is 10 ms on every Linux
-	for _, at := range []int{userTime, systemTime} {
-		ticks, err := strconv.ParseFloat(fields[at], 64)
-		if err != nil {
-			return 0, 0, err
-		}
-		cpu += ticks * perTick
-	}
-	pages, err := os.ReadFile(filepath.Join(folder, "statm"))
-	if err != nil {
-		return 0, 0, err
-	}
-	var total, own float64
-	if _, err := fmt.Sscan(string(pages), &total, &own); err != nil {
-		return 0, 0, err
-	}
-	return cpu, own * float64(os.Getpagesize()) / (1 << 20), nil
+	memory, err := benchfigures.MemoryOf(pid)
+	return 1000 * used["self"], memory.Resident / (1 << 20), err
 }
 
 // command measures the program trueup, and others that do the same.

@@ -74,7 +74,10 @@ func (s *system) measure(b *testing.B, name string, services, pods int, most flo
 	resident := s.sum(b, agent, "process_resident_memory_bytes") / (1 << 20)
 	fmt.Printf("figure shuttle_converge_%d_services_s %.1f s\n", services, took.Seconds())
 	fmt.Printf("figure shuttle_rss_%s_mib %.1f MiB\n", name, resident)
-	fmt.Printf("figure shuttle_writes_at_rest_%s %.0f writes\n", name, s.sum(b, agent, "starform_writes_total")-before)
+	writes := s.sum(b, agent, "starform_writes_total") - before
+	fmt.Printf("figure shuttle_writes_at_rest_%s %.0f writes\n", name, writes)
+	require.GreaterOrEqual(b, before, float64(services), "its writes are counted")
+	require.Zero(b, writes, "writes at rest")
 	if resident > most {
 		b.Logf("%.1f MiB with %s pods is above the mark of %.0f", resident, name, most)
 	}

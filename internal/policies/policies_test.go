@@ -1,6 +1,7 @@
-package policies
+package policies_test
 
 import (
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -35,7 +36,7 @@ type world struct {
 	peers    map[string]peer
 }
 
-// newWorld has a pod for each workload of the file, by its kind and component, if it has one.
+// newWorld has a pod for each workload of the file, by its kind.
 func newWorld(t *testing.T, file string) *world {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "cmd", file))
@@ -75,6 +76,8 @@ func (w *world) labels(o *unstructured.Unstructured, path ...string) map[string]
 
 // pod adds a pod. Its namespace has the label that the API server gives each, and more.
 func (w *world) pod(name, namespace string, podLabels map[string]string, more ...string) {
+	w.t.Helper()
+	require.NotContains(w.t, w.peers, name, "another pod would take its place")
 	all := map[string]string{"kubernetes.io/metadata.name": namespace}
 	for _, label := range more {
 		key, value, _ := strings.Cut(label, "=")
@@ -110,24 +113,31 @@ func (w *world) reaches(from, to, port string) bool {
 // check compares each row, "from -> to port port ...", with what is wanted of it.
 func (w *world) check(want bool, rows ...string) {
 	w.t.Helper()
+	require.Empty(w.t, w.others(want, rows...), "want %t", want)
+}
+
+// others returns the connections of rows that are not as wanted.
+func (w *world) others(want bool, rows ...string) (found []string) {
+	w.t.Helper()
 	for _, row := range rows {
 		from, rest, ok := strings.Cut(row, " -> ")
 		require.True(w.t, ok, row)
 		fields := strings.Fields(rest)
+		require.Greater(w.t, len(fields), 1, "%s: has no port", row)
 		for _, port := range fields[1:] {
-			require.Equal(w.t, want, w.reaches(from, fields[0], port), "%s -> %s %s", from, fields[0], port)
+			if w.reaches(from, fields[0], port) != want {
+				found = append(found, from+" -> "+fields[0]+" "+port)
+			}
 		}
 	}
+	return found
 }
 
 func TestAnEnvironmentOfShuttleIsIsolated(t *testing.T) {
 	w := newWorld(t, "shuttle/agent/testdata/everything.yaml")
 	web := w.peers["Deployment"]
 	with := func(key, value string) map[string]string {
-		changed := map[string]string{}
-		for k, v := range web.labels {
-			changed[k] = v
-		}
+		changed := maps.Clone(web.labels)
 		changed[key] = value
 		return changed
 	}
@@ -177,6 +187,17 @@ func TestAnEnvironmentOfShuttleIsIsolated(t *testing.T) {
 		"Deployment -> fe80::1 TCP/443",
 		"Deployment -> ::1 TCP/443",
 	)
+}
+
+// TestAConnectionThatIsNotAsWantedIsFound: each port of each row is asked for.
+func TestAConnectionThatIsNotAsWantedIsFound(t *testing.T) {
+	w := newWorld(t, "shuttle/agent/testdata/everything.yaml")
+	w.pod("bare", w.peers["Deployment"].namespace, nil)
+	const open, closed = "Deployment -> 198.51.100.7 TCP/443", "bare -> Deployment TCP/8080"
+	require.Equal(t, []string{closed}, w.others(true, closed, open))
+	require.Equal(t, []string{open}, w.others(false, closed, open))
+	require.Equal(t, []string{open}, w.others(false, open+" TCP/80"))
+	require.Equal(t, []string{"Deployment -> 198.51.100.7 TCP/80"}, w.others(true, open+" TCP/80"))
 }
 
 // TestARouteOfShuttleReachesItsPods follows the HTTPRoute: from the Gateway that it names to the Service,

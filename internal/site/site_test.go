@@ -62,6 +62,23 @@ func TestThePlotsAreUpToDate(t *testing.T) {
 	}
 }
 
+// TestAPlotIsDrawnFromAllItsFiguresOrNotAtAll: what a command has printed lacks those of the others.
+func TestAPlotIsDrawnFromAllItsFiguresOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	needModules(t)
+	drawn, file := t.TempDir(), filepath.Join(t.TempDir(), "figures.txt")
+	require.NoError(t, os.WriteFile(file, []byte("bench: it begins\nfigure pool_demand_ratio_karpenter_8 48 x\n"), 0o600))
+	output := node(t, nil, "plots.js", file, drawn)
+	require.Contains(t, string(output), "placement: left as it is: "+file+" lacks 1 figures, such as pool_demand_ratio_karpenter_40\n")
+	made, err := os.ReadDir(drawn)
+	require.NoError(t, err)
+	require.Empty(t, made)
+	require.NoError(t, os.WriteFile(file, []byte("figure pool_demand_ratio_karpenter_8 NaN x\n"), 0o600))
+	output, err = exec.CommandContext(t.Context(), "node", "plots.js", file, drawn).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(output), `pool_demand_ratio_karpenter_8: is "NaN", must be a number`)
+}
+
 const plots = "../../docs/plots"
 
 var number = regexp.MustCompile(`\d[\d,]*(\.\d+)?( (µs|ms|s)\b)?`)

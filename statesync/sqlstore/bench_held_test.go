@@ -97,7 +97,7 @@ func BenchmarkSnapshotHeld(b *testing.B) {
 			if from%time.Minute == 0 || from+window >= hold {
 				name := "sqlstore.snapshot_held." + strconv.Itoa(int(from.Seconds())) + "s"
 				figures.Add(name+".batch_p50", last, "ms")
-				figures.Add(name+".batch_changes", float64(changes)/float64(len(took)), "")
+				figures.Add(name+".batch_changes", float64(changes)/float64(len(took)), "changes")
 				figures.Add(name+".rate", rate, "1/s")
 			}
 			took, changes = nil, 0

@@ -170,6 +170,23 @@ const helpersText = `{{- define "trueup.goMemoryLimit" -}}
 {{- end -}}
 {{- atoi $text -}}
 {{- end -}}
+
+{{- /* Refuses the variable "name" if it is a URL of plain http to another machine, unless the variable "allow" is true,
+as the program does. What the chart cannot see is left to the program. */ -}}
+{{- define "trueup.encrypted" -}}
+{{- $seen := true -}}
+{{- range .root.Values.env }}{{ if and (hasKey . "valueFrom") (has .name (list $.name $.allow)) }}{{ $seen = false }}{{ end }}{{ end -}}
+{{- if $seen -}}
+{{- $url := include "trueup.variable" . -}}
+{{- $host := trimPrefix "://" (regexFind "://[^/?#]*" $url) -}}
+{{- $here := regexMatch "^(?i)(localhost[.]?|127([.][0-9]+){3}|\\[[0:]*:(0*1|ffff:127([.][0-9]+){3})\\])(:[0-9]*)?$" $host -}}
+{{- $allowed := "" -}}
+{{- if .allow }}{{ $allowed = include "trueup.variable" (dict "root" .root "name" .allow) }}{{ end -}}
+{{- if and (regexMatch "^(?i)http://" $url) (not $here) (not (contains "$(" $host)) (not (regexMatch "^(1|[tT]|true|True|TRUE)$" $allowed)) -}}
+{{- fail (printf "%s: is %q, must be %s" (include "trueup.place" .) (ternary "(hidden)" $url (regexMatch "[@?]" $url)) .must) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 `
 
 // schemaText refuses what would be ignored, and what no Deployment can have.
@@ -374,6 +391,29 @@ func (h habit) beside(t *testing.T, flag string) (args, env []string) {
 	return args, inDir(h.env, dir)
 }
 
+// unencrypted finds in the error of a program what the URL of a secret must be, and the variable that allows any.
+var unencrypted = regexp.MustCompile(`^must be ((?:[^;\n]*\bhttp on this machine\b[^;\n]*)(?:; ([A-Z0-9_]+)=true allows it)?)`)
+
+// encrypted are the templates that refuse the URLs which the program refuses, in its words: it gets each URL as one of
+// plain HTTP to another machine.
+func (h habit) encrypted(t *testing.T, path string, rows []row) (checks string) {
+	t.Helper()
+	for _, row := range rows {
+		if !strings.Contains(row.usage, "URL") && !strings.HasSuffix(row.variable, "_URL") {
+			continue
+		}
+		const plain = "http://elsewhere.example.com"
+		args, env := h.beside(t, row.flag)
+		_, _, stderr := callWith(t, env, path, append(args, "--"+row.flag+"="+plain)...)
+		_, text, _ := strings.Cut(stderr, "--"+row.flag+`: is "`+plain+`", `)
+		if found := unencrypted.FindStringSubmatch(text); found != nil {
+			checks += fmt.Sprintf("\n        {{- include \"trueup.encrypted\" (dict \"root\" $ \"name\" %q \"allow\" %q \"must\" %q) }}",
+				row.variable, found[2], found[1])
+		}
+	}
+	return checks
+}
+
 // more are the values that only this chart has: for flags of its command, and for its volume.
 func more(name string) (values, schema string) {
 	secrets := func(database string) string {
@@ -501,7 +541,7 @@ func (h habit) chart(t *testing.T, path, name, manifests string) map[string]stri
 		case "Deployment":
 			var template string
 			var set []string
-			template, values, set = h.deployment(t, o, name, rows, released)
+			template, values, set = h.deployment(t, o, name, rows, h.encrypted(t, path, rows), released)
 			known = h.settings(t, path, rows, set)
 			templates = append(templates, template)
 		default:
@@ -543,7 +583,7 @@ sources:
 
 // deployment is the template of a Deployment, and the values that go into it.
 func (h habit) deployment(
-	t *testing.T, o unstructured.Unstructured, name string, rows []row, released func(string) string,
+	t *testing.T, o unstructured.Unstructured, name string, rows []row, encrypted string, released func(string) string,
 ) (template, values string, set []string) {
 	t.Helper()
 	var d appsv1.Deployment
@@ -596,7 +636,7 @@ func (h habit) deployment(
 		variable := strings.TrimSuffix(indented(released(marshal(t, []any{of})), "        "), "\n")
 		fmt.Fprintf(&own, "\n        {{- if not (has %q $all) }}\n%s\n        {{- end }}", of.(map[string]any)["name"], variable)
 	}
-	env := "env:" + strings.NewReplacer("CHART_STANDARD", pod.standard, "CHART_FIXED", pod.checks+own.String()).Replace(envTemplate)
+	env := "env:" + strings.NewReplacer("CHART_STANDARD", pod.standard, "CHART_FIXED", pod.checks+encrypted+own.String()).Replace(envTemplate)
 	for _, replace := range [][2]string{
 		{`AAA: ` + podMark, podTemplate},
 		{"env: " + envMark, env},
@@ -1020,11 +1060,59 @@ func TestThePodGoesByItsSettings(t *testing.T) {
 			"settings.TRUEUP_CONTROLPLANE_LISTEN: cannot be set: the pod goes by the argument --listen=:8080",
 		},
 		{"controlplane", "env[0].name=TRUEUP_CONTROLPLANE_DATABASE,env[0].value=x", "env: TRUEUP_CONTROLPLANE_DATABASE: cannot be set"},
+		{
+			"krane", "settings.KRANE_CONTROL_URL=http://c", `settings.KRANE_CONTROL_URL: is "http://c", must be a URL of https, or of http on this machine: ` +
+				`the token is not encrypted; KRANE_ALLOW_HTTP=true allows it`,
+		},
+		{"krane", "settings.KRANE_CONTROL_URL=HTTP://{{ .Release.Name }}:80/x,settings.KRANE_ALLOW_HTTP=false", `KRANE_CONTROL_URL: is "HTTP://r:80/x", must be`},
+		{"krane", "settings.KRANE_VAULT_URL=http://user:secret@localhost", `settings.KRANE_VAULT_URL: is "(hidden)", must be a URL of https`},
+		{"krane", "settings.KRANE_VAULT_URL=http://127.0.0.1.example.com", `settings.KRANE_VAULT_URL: is "http://127.0.0.1.example.com", must be`},
+		{"shuttle", "settings.STARFORM_STARBASE_URL=http://s", "the token is not encrypted; STARFORM_ALLOW_HTTP=true allows it"},
+		{
+			"shuttle", "settings.STARFORM_STARBASE_URL=null,env[0].name=STARFORM_STARBASE_URL,env[0].value=http://localhost.s",
+			`env: STARFORM_STARBASE_URL: is "http://localhost.s", must be`,
+		},
+		{
+			"controlplane", "settings.TRUEUP_CONTROLPLANE_OIDC_ISSUER=http://[2001:db8::1]",
+			`is "http://[2001:db8::1]", must be a URL of https, or of http on this machine, such as https://login.example.com`,
+		},
+		{"controlplane-postgresql", "settings.TRUEUP_CONTROLPLANE_EXTERNAL_URL=http://c", "settings.TRUEUP_CONTROLPLANE_EXTERNAL_URL: is"},
 	} {
 		t.Run(test.chart+" "+test.set, func(t *testing.T) {
 			t.Parallel()
 			_, err := render(t, test.chart, test.set)
 			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+// TestAChartTakesTheURLsThatItsProgramTakes: plain HTTP on the same machine, or where a switch allows it, and what
+// only the pod knows.
+func TestAChartTakesTheURLsThatItsProgramTakes(t *testing.T) {
+	t.Parallel()
+	const secret = "env[0].valueFrom.secretKeyRef.name=s,env[0].valueFrom.secretKeyRef.key=k"
+	for _, set := range []string{
+		"settings.KRANE_CONTROL_URL=http://localhost:8080", "settings.KRANE_CONTROL_URL=http://LocalHost./x", "settings.KRANE_CONTROL_URL=http://127.9.9.9",
+		"settings.KRANE_CONTROL_URL=http://[::1]:80/", "settings.KRANE_CONTROL_URL=http://[::ffff:127.0.0.1]", "settings.KRANE_CONTROL_URL=https://http://c",
+		"settings.KRANE_CONTROL_URL=http://c,settings.KRANE_ALLOW_HTTP=true", "settings.KRANE_CONTROL_URL=http://$(HOST)/",
+		"settings.KRANE_CONTROL_URL=http://c,env[0].name=KRANE_ALLOW_HTTP,env[0].value=t",
+		"settings.KRANE_CONTROL_URL=http://c,env[0].name=KRANE_ALLOW_HTTP," + secret, "settings.KRANE_CONTROL_URL=null,env[0].name=KRANE_CONTROL_URL," + secret,
+	} {
+		t.Run(set, func(t *testing.T) {
+			t.Parallel()
+			out, err := helmtest.Run(
+				t,
+				nil,
+				"template",
+				"r",
+				filepath.Join(charts, "krane"),
+				"--set",
+				"settings.KRANE_CLUSTER_REGION=eu",
+				"--set",
+				set,
+			)
+			require.NoError(t, err)
+			require.Contains(t, out, "KRANE_CONTROL_URL")
 		})
 	}
 }

@@ -2,8 +2,13 @@ package program_test
 
 import (
 	"bytes"
+	"encoding/pem"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,6 +28,54 @@ func TestAURLHasAHostAndAPortThatThereIs(t *testing.T) {
 		require.Equal(t, has, program.HasHost(u), text)
 		require.Equal(t, has, program.Encrypted(text), text)
 	}
+}
+
+func TestASecretGoesToAURLOfHTTPSOrToThisMachine(t *testing.T) {
+	t.Parallel()
+	for text, may := range map[string]bool{
+		"https://a.example.com/b": true, "http://localhost:8080": true, "http://LOCALHOST./x": true, "http://127.0.0.2": true, "http://[::1]": true,
+		"http://a.example.com": false, "http://10.0.0.1": false, "http://localhost.example.com": false, "ftp://localhost": false, "localhost": false, "": false,
+		"https://user@a": false, "https://a?b=c": false, "https://a?": false, "https://a#b": false, "https://a#": false, "https://a b": false,
+	} {
+		require.Equal(t, may, program.Encrypted(text), text)
+	}
+	require.Contains(t, program.WantEncrypted("ALLOW_IT"), "https, or of http on this machine")
+	require.Contains(t, program.WantEncrypted("ALLOW_IT"), "; ALLOW_IT=true allows it")
+}
+
+// TestAClientBelievesTheAuthoritiesOfItsFileAndFollowsNoRedirect has a server whose certificate is in the file.
+func TestAClientBelievesTheAuthoritiesOfItsFileAndFollowsNoRedirect(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.RedirectHandler("https://elsewhere.example.com", http.StatusFound))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	require.NoError(t, os.WriteFile(file, authority, 0o600))
+	ask := func(file string) (int, error) {
+		transport, err := program.Transport("ca-file", file)
+		require.NoError(t, err)
+		defer transport.CloseIdleConnections()
+		require.NotNil(t, transport.Proxy, "proxies of the environment are used")
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		require.NoError(t, err)
+		answer, err := (&http.Client{Transport: transport, CheckRedirect: program.NoRedirect}).Do(request)
+		if err != nil {
+			return 0, err
+		}
+		return answer.StatusCode, answer.Body.Close()
+	}
+	status, err := ask(file)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusFound, status, "what is secret goes nowhere else")
+	_, err = ask("")
+	require.ErrorContains(t, err, "certificate", "the system does not know it")
+
+	_, err = program.Transport("ca-file", file+".none")
+	require.ErrorContains(t, err, `--ca-file: is "`+file+`.none", must be a file that can be read`)
+	require.NoError(t, os.WriteFile(file, []byte("no certificate"), 0o600))
+	_, err = program.Transport("ca-file", file)
+	require.ErrorContains(t, err, "must be a PEM file with a certificate")
+	require.ErrorAs(t, err, new(*program.UsageError))
 }
 
 func TestATokenOnPlainHTTPToAnotherMachineIsWarnedOf(t *testing.T) {

@@ -116,9 +116,13 @@ func BenchmarkRest(b *testing.B) {
 		quiet(ctx, net)
 		writes, before, other := len(net.Writes()), lists.Load(), calls.Load()-lists.Load()
 		pause.For(ctx, observed)
-		fmt.Printf("figure nodepool_rest_api_writes %d writes\n", len(net.Writes())-writes)
-		fmt.Printf("figure nodepool_rest_cloud_writes %d calls\n", calls.Load()-lists.Load()-other)
-		fmt.Printf("figure nodepool_rest_lists_per_period %.2f lists\n", float64(lists.Load()-before)/(float64(observed)/float64(interval)))
+		written, called, listed := len(net.Writes())-writes, calls.Load()-lists.Load()-other, lists.Load()-before
+		fmt.Printf("figure nodepool_rest_api_writes %d writes\n", written)
+		fmt.Printf("figure nodepool_rest_cloud_writes %d calls\n", called)
+		fmt.Printf("figure nodepool_rest_lists_per_period %.2f lists\n", float64(listed)/(float64(observed)/float64(interval)))
+		if written != 0 || called != 0 || listed == 0 {
+			b.Errorf("%d writes and %d calls beside %d lists, must be none beside some", written, called, listed)
+		}
 		cancel()
 		must(b, <-done)
 	}

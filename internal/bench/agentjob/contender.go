@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchobjects"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
@@ -185,17 +183,8 @@ func (c *contender) requests() (all []kubetest.Request, err error) {
 
 // residentMiB returns the memory of the process, where that is Linux.
 func (c *contender) residentMiB() (float64, error) {
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(c.process.Process.Pid), "status"))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(data)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
-			return kilobytes / 1024, err
-		}
-	}
-	return 0, errors.New("no VmRSS")
+	memory, err := benchfigures.MemoryOf(c.process.Process.Pid)
+	return memory.Resident / (1 << 20), err
 }
 
 // pause waits, and reports whether ctx has not ended.

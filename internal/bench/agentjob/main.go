@@ -109,7 +109,11 @@ func (b *bench) contenders(ctx context.Context, cluster *kubetest.Cluster) error
 	const rights = `
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: peer, namespace: default}}
 ---
-{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: peer}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: ServiceAccount, name: peer, namespace: default}]}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: peer}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: peer, namespace: default}]
 `
 	if err := errors.Join(cluster.Apply(ctx, string(manifests)), cluster.Apply(ctx, rights)); err != nil {
 		return err

@@ -211,33 +211,39 @@ func (b *bench) completion(ctx context.Context) error {
 // report adds the figures that marks are set for. The error names what must hold on any
 // machine and does not.
 func (b *bench) report() error {
-	value := func(name string) float64 {
-		f, _ := b.book.Get(name)
-		return f.Value
-	}
-	ratio := func(name, figure string) {
-		if ours := value("trueup." + figure); ours > 0 {
-			b.book.Add(name, value(peerName+"."+figure)/ours, "x")
+	for _, figure := range []string{"writes_per_child", "requests_at_rest", "wake_seconds_p99", "completion_seconds_p99"} {
+		if f, ok := b.book.Get("trueup.agentjob_" + figure); ok {
+			b.book.Add("agentjob_"+figure, f.Value, f.Unit)
 		}
 	}
-	fmt.Fprintln(b.book.Out) //nolint:errcheck // as Add
-	b.book.Add("agentjob_writes_per_child", value("trueup.agentjob_writes_per_child"), "writes")
-	b.book.Add("agentjob_requests_at_rest", value("trueup.agentjob_requests_at_rest"), "requests")
-	ratio("agentjob_converge_ratio", "agentjob_converge_seconds")
-	ratio("agentjob_memory_ratio", "agentjob_resident_mib")
-	for _, c := range []*contender{b.ours, b.peer} {
-		grown := value(c.name+".agentjob_resident_mib") - value(c.name+".agentjob_resident_mib_idle")
-		b.book.Add(c.name+".agentjob_kib_per_job", grown*1024/float64(b.jobs), "KiB")
+	for _, name := range []string{"trueup", peerName} {
+		idle, ok := b.book.Get(name + ".agentjob_resident_mib_idle")
+		full, found := b.book.Get(name + ".agentjob_resident_mib")
+		if ok && found {
+			b.book.Add(name+".agentjob_kib_per_job", (full.Value-idle.Value)*1024/float64(b.jobs), "KiB")
+		}
 	}
-	ratio("agentjob_memory_per_job_ratio", "agentjob_kib_per_job")
-	b.book.Add("agentjob_wake_seconds_p99", value("trueup.agentjob_wake_seconds_p99"), "s")
-	b.book.Add("agentjob_completion_seconds_p99", value("trueup.agentjob_completion_seconds_p99"), "s")
-	var missed []error
-	if n := value("agentjob_writes_per_child"); n != 1 {
-		missed = append(missed, fmt.Errorf("a changed image is %v writes for each CronJob, must be 1", n))
+	for name, figure := range map[string]string{
+		"agentjob_converge_ratio": "agentjob_converge_seconds", "agentjob_memory_ratio": "agentjob_resident_mib",
+		"agentjob_memory_per_job_ratio": "agentjob_kib_per_job",
+	} {
+		b.book.Ratio(name, peerName+"."+figure, "trueup."+figure)
 	}
-	if n := value("agentjob_requests_at_rest"); n != 0 {
-		missed = append(missed, fmt.Errorf("%v requests at rest, must be 0", n))
+	table, missed := b.book.Table(marks())
+	_, err := fmt.Fprintf(b.book.Out, "\n%s", table)
+	return errors.Join(err, missed)
+}
+
+// marks are what holds on any machine.
+func marks() []benchfigures.Mark {
+	return []benchfigures.Mark{
+		{
+			What: "writes for each CronJob, of a changed image", Figure: "agentjob_writes_per_child", Limit: 1, Exactly: true, Hard: true,
+			Peers: []string{peerName + ".agentjob_writes_per_child"},
+		},
+		{
+			What: "requests at rest", Figure: "agentjob_requests_at_rest", Hard: true,
+			Peers: []string{peerName + ".agentjob_requests_at_rest"},
+		},
 	}
-	return errors.Join(missed...)
 }

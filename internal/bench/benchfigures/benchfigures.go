@@ -49,6 +49,15 @@ func (b *Book) Get(name string) (Figure, bool) {
 	return f, ok
 }
 
+// Ratio adds the quotient of two figures, if there are both and the divisor is above zero.
+func (b *Book) Ratio(name, dividend, divisor string) {
+	over, ok := b.Get(dividend)
+	under, found := b.Get(divisor)
+	if ok && found && under.Value > 0 {
+		b.Add(name, over.Value/under.Value, "x")
+	}
+}
+
 // String is the line of the figure.
 func (f Figure) String() string {
 	return "figure " + f.Name + " " + f.number() + " " + f.Unit
@@ -90,4 +99,14 @@ func Percentile(sample []float64, p float64) float64 {
 		return sorted[low]
 	}
 	return sorted[low] + (at-float64(low))*(sorted[low+1]-sorted[low])
+}
+
+// Ratios returns the quotient for each round of two samples, which have the same rounds: what slows
+// the whole machine in one cancels out.
+func Ratios(over, under []float64) []float64 {
+	all := make([]float64, len(over))
+	for i := range over {
+		all[i] = over[i] / under[i]
+	}
+	return all
 }

@@ -17,7 +17,7 @@ type Processor map[string]float64
 
 // ProcessorTime reads what the contender with this process ID has used since its start, by the
 // name "self", and what each other process that this one has started has, by the name of the
-// program, where that is Linux. The contender may be this process.
+// program, where that is Linux. The contender may be this process. Without it there is an error.
 func ProcessorTime(contender int) (Processor, error) {
 	used := Processor{}
 	all, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -50,6 +50,9 @@ func ProcessorTime(contender int) (Processor, error) {
 			}
 			used[name] += n / ticks
 		}
+	}
+	if _, ok := used["self"]; !ok {
+		return nil, fmt.Errorf("process %d: is not in /proc, must run", contender)
 	}
 	return used, nil
 }

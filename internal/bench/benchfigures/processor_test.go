@@ -1,3 +1,5 @@
+//go:build unix
+
 package benchfigures_test
 
 import (
@@ -5,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +58,31 @@ func TestTheTimeOfAContenderIsToldApartFromThatOfOtherPrograms(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, own["sh"], used["sh"]+alone["self"], "both are other programs")
 	require.Contains(t, own, "self", "this process may be the contender")
+}
+
+// TestTheProcessorTimeIsThatOfTheProgramAndOfTheSystemForIt compares it with what the system says of this process.
+// It is not parallel: another test counts the processes.
+//
+//nolint:paralleltest // see above
+func TestTheProcessorTimeIsThatOfTheProgramAndOfTheSystemForIt(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no /proc")
+	}
+	var usage syscall.Rusage
+	for usage.Stime.Nano() < 300e6 || usage.Utime.Nano() < 300e6 {
+		_, err := os.ReadFile("/proc/self/status") // the system works
+		require.NoError(t, err)
+		require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	}
+	own, err := benchfigures.ProcessorTime(os.Getpid())
+	require.NoError(t, err)
+	require.InDelta(t, float64(usage.Utime.Nano()+usage.Stime.Nano())/1e9, own["self"], 0.2)
+
+	gone := child(t)
+	require.NoError(t, gone.Process.Kill())
+	require.Error(t, gone.Wait())
+	_, err = benchfigures.ProcessorTime(gone.Process.Pid)
+	require.ErrorContains(t, err, "is not in /proc, must run", "it did not use nothing")
 }
 
 func TestWhatWasUsedBeforeIsLeftOut(t *testing.T) {

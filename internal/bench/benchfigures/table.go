@@ -1,6 +1,7 @@
 package benchfigures
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -13,9 +14,11 @@ type Mark struct {
 	What string
 	// Figure is the name of the value. Required.
 	Figure string
-	// Limit is the mark, from below unless AtLeast. NoLimit: it is only told.
+	// Limit is the mark, from below unless AtLeast. Exactly: neither more nor less, as always with a limit
+	// of zero. NoLimit: it is only told.
 	Limit   float64
 	AtLeast bool
+	Exactly bool
 	NoLimit bool
 	// Hard is whether missing it is an error rather than a finding.
 	Hard bool
@@ -32,10 +35,15 @@ func (m Mark) reached(value float64) bool {
 		return true
 	case m.AtLeast:
 		return value >= m.Limit
+	case m.exact():
+		return value == m.Limit
 	default:
 		return value <= m.Limit
 	}
 }
+
+// exact reports whether more and less than the limit are both wrong.
+func (m Mark) exact() bool { return !m.AtLeast && (m.Exactly || m.Limit == 0) }
 
 // verdict says it in words: a mark that is not reached, by how much.
 func (m Mark) verdict(value float64) string {
@@ -44,7 +52,7 @@ func (m Mark) verdict(value float64) string {
 		return ""
 	case m.reached(value):
 		return "reached"
-	case m.Limit == 0:
+	case m.exact():
 		return "**not reached**"
 	default:
 		return fmt.Sprintf("**not reached**: %.2f of the mark", value/m.Limit)
@@ -59,15 +67,16 @@ func (m Mark) limit(unit string) string {
 	switch {
 	case m.AtLeast:
 		sign = "≥ "
-	case m.Limit == 0:
+	case m.exact():
 		sign = ""
 	}
 	return strings.TrimSpace(sign + Figure{Value: m.Limit}.number() + " " + spaced(unit))
 }
 
-// Table returns the marks as a Markdown table, and the hard ones that are
-// missed: those that were not measured count as such.
-func (b *Book) Table(marks []Mark) (table string, missed []string) {
+// Table returns the marks as a Markdown table. The error has of each hard one that is missed the figure, what
+// it is, and what it must be: those that were not measured count as such. The table is there also then.
+func (b *Book) Table(marks []Mark) (table string, err error) {
+	var missed []string
 	var t strings.Builder
 	t.WriteString("| | what | trueup | mark | | peers | against a peer |\n|---|---|---|---|---|---|---|\n")
 	for _, m := range marks {
@@ -76,8 +85,11 @@ func (b *Book) Table(marks []Mark) (table string, missed []string) {
 		if !ok {
 			ours, verdict = "", "not measured"
 		}
-		if m.Hard && (!ok || !m.reached(f.Value)) {
-			missed = append(missed, fmt.Sprintf("%s (%s)", m.ID, m.Figure))
+		switch named := strings.TrimSpace(m.ID + " " + m.Figure); {
+		case m.Hard && !ok:
+			missed = append(missed, named+": was not measured, must be "+m.limit(""))
+		case m.Hard && !m.reached(f.Value):
+			missed = append(missed, named+": is "+f.cell()+", must be "+m.limit(f.Unit))
 		}
 		var peers []string
 		for _, name := range m.Peers {
@@ -89,7 +101,10 @@ func (b *Book) Table(marks []Mark) (table string, missed []string) {
 		fmt.Fprintf(&t, "| %s | %s | %s | %s | %s | %s | %s |\n",
 			m.ID, m.What, ours, m.limit(f.Unit), verdict, strings.Join(peers, ", "), strings.TrimSpace(ratio.label()+" "+ratio.cell()))
 	}
-	return t.String(), missed
+	if len(missed) > 0 {
+		err = errors.New("hard marks missed: " + strings.Join(missed, "; "))
+	}
+	return t.String(), err
 }
 
 // cell is the value as it stands in a table.

@@ -2,7 +2,11 @@ package benchobjects_test
 
 import (
 	"encoding/json"
+	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +41,42 @@ func TestACanonicalMixDiffersInQuantitiesOnly(t *testing.T) {
 	require.NotContains(t, string(canonical), "1024Mi")
 }
 
+// TestEachIsCalledOnceAndSoManyAtATime: each of four waits until there are four.
+func TestEachIsCalledOnceAndSoManyAtATime(t *testing.T) {
+	t.Parallel()
+	const at = 4
+	var calls [3 * at]atomic.Int64
+	var begun atomic.Int64
+	all := make(chan struct{})
+	require.NoError(t, benchobjects.Each(len(calls), at, func(i int) error {
+		calls[i].Add(1)
+		if begun.Add(1) == at {
+			close(all)
+		}
+		select {
+		case <-all:
+			return nil
+		case <-time.After(20 * time.Second):
+			return errors.New("they are not so many at a time")
+		}
+	}))
+	for i := range calls {
+		require.EqualValues(t, 1, calls[i].Load(), i)
+	}
+	var running, most atomic.Int64
+	wrong, other := errors.New("wrong"), errors.New("other")
+	err := benchobjects.Each(20, at, func(i int) error {
+		defer running.Add(-1)
+		if now := running.Add(1); now > at {
+			most.Store(now)
+		}
+		return map[int]error{3: wrong, 19: other}[i]
+	})
+	require.Zero(t, most.Load(), "at once")
+	require.ErrorIs(t, err, wrong)
+	require.ErrorIs(t, err, other)
+}
+
 func TestOthersEditWhatIsStatedAndAddToSome(t *testing.T) {
 	t.Parallel()
 	cluster := kubetest.Start(t, kubetest.Options{})
@@ -66,6 +106,14 @@ func TestOthersEditWhatIsStatedAndAddToSome(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, ok, o.GetName())
 	}
+	managers, err := cluster.Kubectl(t.Context(), "get", "-n", "ns", "secret", "login-00003", "--show-managed-fields",
+		"-o", "jsonpath={.metadata.managedFields[*].manager}")
+	require.NoError(t, err)
+	require.Contains(t, strings.Fields(managers), "intruder", "the edit is not the owner's")
+	absent := (benchobjects.Mix{Namespace: "ns", Count: 11}).Objects()[10]
+	ok, err := others.AsStated(t.Context(), absent)
+	require.Error(t, err)
+	require.False(t, ok, "what is not there is not as stated")
 	scaled, err := cluster.Kubectl(t.Context(), "get", "-n", "ns", "deployment", "scaled-00005", "-o", "jsonpath={.spec.replicas}")
 	require.NoError(t, err)
 	require.Equal(t, "4", scaled)

@@ -80,8 +80,11 @@ func run(ctx context.Context) error {
 	peers := flag.String("peers", "", "peers to measure; all if empty")
 	flag.Parse()
 
+	err := errors.Join(known("-stages", *only, stageNames()), known("-peers", *peers, append(toolNames(), "")))
+	if err != nil {
+		return err
+	}
 	b.load("begin")
-	var err error
 	if b.dir, err = os.MkdirTemp("", "trueup-bench-cli-"); err != nil {
 		return err
 	}
@@ -118,10 +121,25 @@ func run(ctx context.Context) error {
 	b.load("end")
 	table, missed := b.book.Table(measured)
 	b.say("%s", strings.TrimSpace(table))
-	if len(missed) > 0 {
-		failed = errors.Join(failed, fmt.Errorf("missed: %s", strings.Join(missed, ", ")))
+	return errors.Join(failed, missed)
+}
+
+func stageNames() (names []string) {
+	for _, s := range stages() {
+		names = append(names, s.name)
 	}
-	return failed
+	return names
+}
+
+// known returns an error for a list with commas that has a name which there is not: it would be left out, and
+// nothing said.
+func known(flag, list string, names []string) error {
+	for name := range strings.SplitSeq(list, ",") {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("%s: is %q, must be of %s", flag, list, strings.TrimSuffix(strings.Join(names, ","), ","))
+		}
+	}
+	return nil
 }
 
 // chosen reports whether a name is one of a list with commas.

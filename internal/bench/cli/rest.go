@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
 
 // rest counts what a second apply of an unchanged folder sends.
@@ -31,20 +33,33 @@ func (b *bench) rest(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sent, lists := 0, 0
-		for _, r := range all[len(before):] {
-			switch {
-			case r.Resource == "": // discovery
-			case r.Verb == "list" || r.Verb == "watch":
-				lists++
-			default:
-				sent++
-			}
+		if created, _ := sentOf(before); created < 100 {
+			return fmt.Errorf(
+				"%s: %d requests of %s were seen for 100 new objects: what it sends at rest is not seen, either",
+				t.name,
+				created,
+				s.user,
+			)
 		}
+		sent, lists := sentOf(all[len(before):])
 		b.add("cli_requests_at_rest", t, float64(sent), "requests")
 		b.add("cli_lists_and_watches_at_rest", t, float64(lists), "requests")
 	}
 	return nil
+}
+
+// sentOf counts requests, and beside them lists and watches. Discovery is none.
+func sentOf(requests []kubetest.Request) (sent, lists int) {
+	for _, r := range requests {
+		switch {
+		case r.Resource == "": // discovery
+		case r.Verb == "list" || r.Verb == "watch":
+			lists++
+		default:
+			sent++
+		}
+	}
+	return sent, lists
 }
 
 // speed takes the time of a large folder from nothing and again.

@@ -67,6 +67,15 @@ func tools(programs paths, home string) ([]tool, error) {
 	return all, nil
 }
 
+// toolNames are those of all tools, also of those that are left out.
+func toolNames() (names []string) {
+	all, _ := tools(paths{kapp: "kapp"}, "") // they are not run
+	for _, t := range all {
+		names = append(names, t.name)
+	}
+	return names
+}
+
 // side is a tool as a user of its own, with a namespace of its own.
 type side struct {
 	tool

@@ -14,6 +14,7 @@ require (
 	github.com/seed-9e1ffd66/trueup v0.0.0
 	github.com/seed-9e1ffd66/trueup/statesync/sqlstore v0.0.0
 	github.com/sirupsen/logrus v1.10.2
+	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/v3 v3.7.3
 )
 

@@ -67,7 +67,7 @@ func measure(ctx context.Context, options pgtest.Options, most time.Duration) er
 		name string
 		subject
 	}{{"trueup", &sequenced{}}, {"kine", &etcd{}}, {"poll", &polled{}}} {
-		for _, part := range []string{"quiet", "stalled"} {
+		for _, part := range parts() {
 			name := of.name + "_" + part
 			if err := server.SQL(ctx, "postgres", "CREATE DATABASE "+name+" OWNER trueup"); err != nil {
 				return err
@@ -81,7 +81,7 @@ func measure(ctx context.Context, options pgtest.Options, most time.Duration) er
 			book.Add(name+"_p99", benchfigures.Percentile(r.millis, 0.99), "ms")
 			book.Add(name+"_max", benchfigures.Percentile(r.millis, 1), "ms")
 			book.Add(name+"_rate", float64(len(r.millis))/most.Seconds(), "1/s")
-			book.Add(name+"_skipped", float64(r.skipped), "")
+			book.Add(name+"_skipped", float64(r.skipped), "commits")
 		}
 	}
 	for _, peer := range []string{"kine", "poll"} {
@@ -91,8 +91,21 @@ func measure(ctx context.Context, options pgtest.Options, most time.Duration) er
 			book.Add("S3_"+figure+"_against_"+peer, ours.Value/theirs.Value, "x")
 		}
 	}
-	return nil
+	return complete(book)
 }
+
+// complete returns an error if our reader has not seen each commit: how fast the others came says nothing then.
+func complete(book *benchfigures.Book) error {
+	var marks []benchfigures.Mark
+	for _, part := range parts() {
+		marks = append(marks, benchfigures.Mark{Figure: "S3_trueup_" + part + "_skipped", Hard: true})
+	}
+	_, missed := book.Table(marks)
+	return missed
+}
+
+// parts are what each is measured in: without and with a writer that stalls.
+func parts() []string { return []string{"quiet", "stalled"} }
 
 // result is what the reader of one part saw.
 type result struct {
@@ -103,15 +116,15 @@ type result struct {
 
 func run(ctx context.Context, url string, s subject, part string, most time.Duration) (result, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	var parts sync.WaitGroup
-	defer parts.Wait()
+	var following sync.WaitGroup
+	defer following.Wait()
 	defer cancel()
 	if err := s.start(ctx, url); err != nil {
 		return result{}, err
 	}
 	seen := &tally{missing: map[string]bool{}, came: map[string]bool{}}
 	failed := make(chan error, writers+2)
-	parts.Go(func() {
+	following.Go(func() {
 		if err := s.follow(ctx, seen.got); err != nil && ctx.Err() == nil {
 			failed <- err
 		}

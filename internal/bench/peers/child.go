@@ -18,7 +18,7 @@ func (b *bench) held(ctx context.Context, way, address string) error {
 		return err
 	}
 	if way != "trueup" {
-		b.ratio(way+"_takes.memory_ratio", way+".resident_bytes_per_object", "trueup.resident_bytes_per_object")
+		b.book.Ratio(way+"_takes.memory_ratio", way+".resident_bytes_per_object", "trueup.resident_bytes_per_object")
 	}
 	return nil
 }
@@ -41,9 +41,9 @@ func (b *bench) measureWrangler(ctx context.Context) error {
 	err := b.child(ctx, "", b.wrangler, "-kubeconfig", b.cluster.Kubeconfig,
 		"-objects", strconv.Itoa(b.peers), "-created", strconv.Itoa(b.created), "-rounds", strconv.Itoa(b.rounds))
 	for _, peer := range []string{"wrangler_canonical", "wrangler_0.1"} {
-		b.ratio(peer+"_takes.sweep_ratio", peer+".sweep_us_per_object", "trueup.sweep_us_per_object")
+		b.book.Ratio(peer+"_takes.sweep_ratio", peer+".sweep_us_per_object", "trueup.sweep_us_per_object")
 	}
-	b.ratio("of_wrangler_0.1.create_rate_ratio", "trueup.create_rate", "wrangler_0.1.create_rate")
+	b.book.Ratio("of_wrangler_0.1.create_rate_ratio", "trueup.create_rate", "wrangler_0.1.create_rate")
 	return err
 }
 
@@ -66,13 +66,4 @@ func (b *bench) childNamed(ctx context.Context, named func(string) string, name 
 		}
 	}
 	return nil
-}
-
-// ratio adds the quotient of two figures, if there are both.
-func (b *bench) ratio(name, dividend, divisor string) {
-	over, ok := b.book.Get(dividend)
-	under, found := b.book.Get(divisor)
-	if ok && found && under.Value > 0 {
-		b.book.Add(name, over.Value/under.Value, "x")
-	}
 }

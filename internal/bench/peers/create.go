@@ -47,7 +47,7 @@ func (b *bench) create(ctx context.Context) error {
 		b.book.Add(c.own().name+".create_rate", benchfigures.Percentile(rates[i], 0.5), "objects/s")
 		if i > 0 {
 			// Of one round each, so that what slows the whole machine cancels out.
-			b.book.Add("of_"+c.own().name+".create_rate_ratio", benchfigures.Percentile(ratios(rates[0], rates[i]), 0.5), "x")
+			b.book.Add("of_"+c.own().name+".create_rate_ratio", benchfigures.Percentile(benchfigures.Ratios(rates[0], rates[i]), 0.5), "x")
 		}
 	}
 	for _, c := range contenders {
@@ -56,14 +56,6 @@ func (b *bench) create(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func ratios(a, b []float64) []float64 {
-	all := make([]float64, len(a))
-	for i := range a {
-		all[i] = a[i] / b[i]
-	}
-	return all
 }
 
 // createRound has a contender create objects in a namespace of its own. What is

@@ -48,7 +48,7 @@ func (b *bench) embedded(ctx context.Context) error {
 	}
 	for _, figure := range []string{"resident", "heap"} {
 		figure = "embedded_" + figure + "_bytes_per_object"
-		b.ratio("CreateOrUpdate_takes."+figure+"_ratio", "CreateOrUpdate."+figure, "trueup."+figure)
+		b.book.Ratio("CreateOrUpdate_takes."+figure+"_ratio", "CreateOrUpdate."+figure, "trueup."+figure)
 	}
 	return nil
 }
@@ -108,12 +108,15 @@ func (b *bench) embeddedCreate(ctx context.Context, s *side) (map[string][]*unst
 		}
 	}
 	for _, name := range names {
+		if err := counted(name, sent[name], 10*len(parents[name])); err != nil {
+			return nil, err
+		}
 		b.book.Add(name+".embedded_create_rate", benchfigures.Percentile(rates[name], 0.5), "children/s")
 		b.book.Add(name+".embedded_create_rate_until_silent", benchfigures.Percentile(silence[name], 0.5), "children/s")
 		b.book.Add(name+".embedded_create_requests_per_parent", float64(sent[name])/float64(len(parents[name])), "requests")
 	}
 	for figure, of := range map[string]map[string][]float64{"create": rates, "create_until_silent": silence} {
-		ratio := benchfigures.Percentile(ratios(of["trueup"], of["CreateOrUpdate"]), 0.5)
+		ratio := benchfigures.Percentile(benchfigures.Ratios(of["trueup"], of["CreateOrUpdate"]), 0.5)
 		b.book.Add("of_CreateOrUpdate.embedded_"+figure+"_ratio", ratio, "x")
 	}
 	return parents, nil

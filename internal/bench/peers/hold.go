@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -174,24 +172,9 @@ func settled() footprint {
 		spans:    float64(stats.HeapInuse),
 		runtime:  float64(stats.MSpanInuse + stats.MCacheInuse + stats.BuckHashSys + stats.GCSys + stats.OtherSys + stats.StackInuse),
 	}
-	if resident, ok := residentBytes(); ok {
-		f.resident = resident
+	// The operating system knows, where that is Linux.
+	if memory, err := benchfigures.MemoryOf(os.Getpid()); err == nil {
+		f.resident = memory.Resident
 	}
 	return f
-}
-
-// residentBytes asks the operating system, where that is Linux.
-func residentBytes() (float64, bool) {
-	file, err := os.Open("/proc/self/status")
-	if err != nil {
-		return 0, false
-	}
-	defer file.Close() //nolint:errcheck // read only
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
-			kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
-			return kilobytes * 1024, err == nil
-		}
-	}
-	return 0, false
 }

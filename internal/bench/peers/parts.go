@@ -109,7 +109,7 @@ func (b *bench) parts(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	b.ratio("CreateOrUpdate_takes.parts_pass_ratio", "CreateOrUpdate.parts_pass_us", "trueup.parts_pass_us")
+	b.book.Ratio("CreateOrUpdate_takes.parts_pass_ratio", "CreateOrUpdate.parts_pass_us", "trueup.parts_pass_us")
 	template, err := b.partTemplate(ctx)
 	if err != nil {
 		return err
@@ -209,6 +209,10 @@ func (b *bench) partsCreate(
 		}
 	}
 	for _, name := range names {
+		sent, _ := operators[name].own().requests()
+		if err := counted(name, sent, 10*len(parents[name])); err != nil {
+			return nil, err
+		}
 		b.book.Add(name+".parts_create_rate", benchfigures.Percentile(rates[name], 0.5), "children/s")
 		b.book.Add(name+".parts_create_rate_until_silent", benchfigures.Percentile(silence[name], 0.5), "children/s")
 		b.book.Add(name+".parts_create_requests_per_child", operators[name].own().perObject(10*len(parents[name])), "requests")
@@ -216,10 +220,14 @@ func (b *bench) partsCreate(
 			b.book.Add(name+".parts_create_processor_ms_per_child_"+program, 1000*used[name][program]/float64(10*len(parents[name])), "ms")
 		}
 	}
-	b.book.Add("of_CreateOrUpdate.parts_create_ratio", benchfigures.Percentile(ratios(rates["trueup"], rates["CreateOrUpdate"]), 0.5), "x")
+	b.book.Add(
+		"of_CreateOrUpdate.parts_create_ratio",
+		benchfigures.Percentile(benchfigures.Ratios(rates["trueup"], rates["CreateOrUpdate"]), 0.5),
+		"x",
+	)
 	b.book.Add(
 		"of_CreateOrUpdate.parts_create_until_silent_ratio",
-		benchfigures.Percentile(ratios(silence["trueup"], silence["CreateOrUpdate"]), 0.5),
+		benchfigures.Percentile(benchfigures.Ratios(silence["trueup"], silence["CreateOrUpdate"]), 0.5),
 		"x",
 	)
 	return parents, nil

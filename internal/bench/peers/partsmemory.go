@@ -41,7 +41,7 @@ func (b *bench) partsMemory(ctx context.Context, template *appsv1.Deployment) er
 		}
 		return nil
 	})
-	b.ratio("informer_takes.parts_memory_ratio", "informer.parts_bytes_per_child", "trueup.parts_bytes_per_child")
+	b.book.Ratio("informer_takes.parts_memory_ratio", "informer.parts_bytes_per_child", "trueup.parts_bytes_per_child")
 	return err
 }
 
@@ -57,8 +57,8 @@ func (b *bench) partsPrune(ctx context.Context, template *appsv1.Deployment) err
 			return err
 		}
 	}
-	b.ratio("trueup.parts_prune_flat", "trueup.parts_prune_us_of_"+many, "trueup.parts_prune_us_of_"+few)
-	b.ratio("trueup.parts_prune_deleting_flat", "trueup.parts_prune_deleting_us_of_"+many, "trueup.parts_prune_deleting_us_of_"+few)
+	b.book.Ratio("trueup.parts_prune_flat", "trueup.parts_prune_us_of_"+many, "trueup.parts_prune_us_of_"+few)
+	b.book.Ratio("trueup.parts_prune_deleting_flat", "trueup.parts_prune_deleting_us_of_"+many, "trueup.parts_prune_deleting_us_of_"+few)
 	return nil
 }
 

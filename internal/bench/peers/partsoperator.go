@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchobjects"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
 )
@@ -32,7 +30,7 @@ func (b *bench) measureOperator(ctx context.Context) error {
 	if err := b.operatorResident(ctx, "CreateOrUpdate.operator", b.operatorPeer); err != nil {
 		return err
 	}
-	b.ratio("CreateOrUpdate_takes.operator_memory_ratio", "CreateOrUpdate.operator.resident_mib", "operator.resident_mib")
+	b.book.Ratio("CreateOrUpdate_takes.operator_memory_ratio", "CreateOrUpdate.operator.resident_mib", "operator.resident_mib")
 	return nil
 }
 
@@ -107,26 +105,11 @@ func (b *bench) operatorResident(ctx context.Context, name, program string, args
 		after time.Duration
 	}{{".resident_mib_when_made", 0}, {".resident_mib", 150 * time.Second}} {
 		pause(ctx, when.after) // the runtime collects garbage at least every two minutes
-		resident, err := residentMiB(cmd.Process.Pid)
+		memory, err := benchfigures.MemoryOf(cmd.Process.Pid)
 		if err != nil {
 			return err
 		}
-		b.book.Add(name+when.name, resident, "MiB")
+		b.book.Add(name+when.name, memory.Resident/(1<<20), "MiB")
 	}
 	return nil
-}
-
-// residentMiB returns the memory of a process, where that is Linux.
-func residentMiB(pid int) (float64, error) {
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(data)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
-			return kilobytes / 1024, err
-		}
-	}
-	return 0, errors.New("no VmRSS")
 }

@@ -113,7 +113,7 @@ func (b *bench) requests(ctx context.Context) error {
 		b.book.Add("server.allocated_kib_to_"+way.name, benchfigures.Percentile(allocated[way.name], 0.5), "KiB")
 	}
 	for _, way := range all[1:] {
-		b.book.Add("server.apply_takes_of_"+way.name, benchfigures.Percentile(ratios(took["apply"], took[way.name]), 0.5), "x")
+		b.book.Add("server.apply_takes_of_"+way.name, benchfigures.Percentile(benchfigures.Ratios(took["apply"], took[way.name]), 0.5), "x")
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (b *bench) rest(ctx context.Context) error {
 		return err
 	}
 	for _, peer := range []string{"flux_4", "flux_1", "plain_8", "plain_1", "CreateOrUpdate", carefulPeer} {
-		b.ratio(peer+"_takes.sweep_ratio", peer+".sweep_us_per_object", "trueup.sweep_us_per_object")
+		b.book.Ratio(peer+"_takes.sweep_ratio", peer+".sweep_us_per_object", "trueup.sweep_us_per_object")
 	}
 	return nil
 }
@@ -76,6 +76,7 @@ func (b *bench) restTrueup(ctx context.Context) error {
 	}
 	requests, lists := t.requests()
 	b.book.Add("trueup.sweep_requests", float64(requests), "requests")
+	b.book.Add("trueup.sweep_requests_per_object", float64(requests)/float64(sweeps*b.objects), "requests") // of the plot, as the peers'
 	b.book.Add("trueup.sweep_lists_and_watches", float64(lists), "requests")
 	b.book.Add("trueup.sweep_us_per_object", benchfigures.Percentile(times, 0.5), "us")
 	b.book.Add("trueup.sweep_allocations", benchfigures.Percentile(allocations, 0.5), "allocations")

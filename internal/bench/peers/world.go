@@ -87,6 +87,15 @@ func (s *side) perObject(n int) float64 {
 	return float64(requests) / float64(n)
 }
 
+// counted returns an error if fewer requests were counted than objects were made. What is counted at rest says
+// nothing then: it would be none, too.
+func counted(whose string, requests, objects int) error {
+	if requests < objects {
+		return fmt.Errorf("%s: %d requests were counted for %d objects, must be one or more for each", whose, requests, objects)
+	}
+	return nil
+}
+
 // pause waits, and reports whether ctx has not ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)

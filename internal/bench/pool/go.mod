@@ -4,6 +4,7 @@ go 1.26.3
 
 require (
 	github.com/seed-9e1ffd66/trueup v0.0.0
+	github.com/stretchr/testify v1.12.1
 	k8s.io/api v0.35.10
 	k8s.io/apimachinery v0.35.10
 	k8s.io/client-go v0.35.10

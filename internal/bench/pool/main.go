@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
@@ -53,6 +54,9 @@ func main() {
 }
 
 func (b *bench) run(ctx context.Context, only string) error {
+	if err := known(only); err != nil {
+		return err
+	}
 	var failed error
 	for _, s := range stages() {
 		if only == "" || strings.Contains(","+only+",", ","+s.name+",") {
@@ -63,8 +67,25 @@ func (b *bench) run(ctx context.Context, only string) error {
 	}
 	table, missed := b.book.Table(marks())
 	fmt.Print(table)
-	if len(missed) > 0 && only == "" {
-		failed = errors.Join(failed, fmt.Errorf("missed: %s", strings.Join(missed, ", ")))
+	if only == "" {
+		failed = errors.Join(failed, missed)
 	}
 	return failed
+}
+
+// known returns an error for a list of stages with one that there is not: nothing would be measured, and nothing said.
+func known(only string) error {
+	if only == "" {
+		return nil
+	}
+	var names []string
+	for _, s := range stages() {
+		names = append(names, s.name)
+	}
+	for name := range strings.SplitSeq(only, ",") {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("-stages: is %q, must be of %s", only, strings.Join(names, ","))
+		}
+	}
+	return nil
 }

@@ -64,11 +64,24 @@ func (b *bench) karpenter(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.add(fmt.Sprintf("karpenter_%d", types), peer)
-		b.add(fmt.Sprintf("trueup_%d", types), ours)
-		b.book.Add(fmt.Sprintf("pool_demand_ratio_karpenter_%d", types), ours.perSecond/peer.perSecond, "x")
-		b.book.Add(fmt.Sprintf("pool_demand_allocations_ratio_karpenter_%d", types), peer.allocations/ours.allocations, "x")
+		if err := b.compare(types, ours, peer); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// compare adds the figures of both. It returns an error unless ours has placed as many pods as the peer's, on no
+// more machines: how long it took is no comparison otherwise.
+func (b *bench) compare(types int, ours, peer sample) error {
+	b.add(fmt.Sprintf("karpenter_%d", types), peer)
+	b.add(fmt.Sprintf("trueup_%d", types), ours)
+	if ours.placed < peer.placed || ours.machines > peer.machines {
+		return fmt.Errorf("%d instance types: %d pods are placed on %d machines, must be %d or more on %d or fewer, as karpenter's",
+			types, ours.placed, ours.machines, peer.placed, peer.machines)
+	}
+	b.book.Add(fmt.Sprintf("pool_demand_ratio_karpenter_%d", types), ours.perSecond/peer.perSecond, "x")
+	b.book.Add(fmt.Sprintf("pool_demand_allocations_ratio_karpenter_%d", types), peer.allocations/ours.allocations, "x")
 	return nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
 )
 
 // counter counts what came, and tells when more did.
@@ -57,7 +59,11 @@ func child(ctx context.Context, name, at string, resources int) error {
 				}
 				_, _ = fmt.Fprintln(os.Stdout, "ok")
 			case "stats":
-				_, _ = fmt.Fprintln(os.Stdout, used())
+				text, err := used()
+				if err != nil {
+					return err
+				}
+				_, _ = fmt.Fprintln(os.Stdout, text)
 			}
 		}
 		return lines.Err()
@@ -67,30 +73,25 @@ func child(ctx context.Context, name, at string, resources int) error {
 
 // used returns the memory in use, what is resident at rest and was at the peak, and the processor time. At rest
 // is after the collector has given back to the system what is free.
-func used() string {
-	peak := status("VmHWM:")
+func used() (string, error) {
+	before, err := benchfigures.MemoryOf(os.Getpid())
+	if err != nil {
+		return "", err
+	}
 	runtime.GC()
 	debug.FreeOSMemory()
-	resident := status("VmRSS:")
+	after, err := benchfigures.MemoryOf(os.Getpid())
+	if err != nil {
+		return "", err
+	}
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return "", fmt.Errorf("getrusage: %w", err)
+	}
 	cpu := time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	return fmt.Sprint(memory.HeapInuse+memory.StackInuse, " ", resident, " ", peak, " ", int64(cpu))
-}
-
-// status returns a line of /proc/self/status, in bytes.
-func status(name string) (bytes int64) {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(text), name)
-	if _, err := fmt.Sscan(rest, &bytes); err != nil {
-		return 0
-	}
-	return bytes * 1024
+	return fmt.Sprint(memory.HeapInuse+memory.StackInuse, " ", int64(after.Resident), " ", int64(before.Peak), " ", int64(cpu)), nil
 }
 
 // value is the n-th version of a resource, a kilobyte of JSON.

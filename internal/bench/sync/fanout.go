@@ -94,7 +94,11 @@ func fanout(ctx context.Context, clients int) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(fanoutRest)
+	select {
+	case <-time.After(fanoutRest):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	rested, err := server.stats()
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func queries(ctx context.Context, add func(string, float64, string)) error {
 			return err
 		}
 		reads[streams] = float64(n)
-		add(fmt.Sprintf("S4_reads_per_change_%d_streams", streams), reads[streams]/changes, "")
+		add(fmt.Sprintf("S4_reads_per_change_%d_streams", streams), reads[streams]/changes, "reads")
 	}
 	add("S4_reads_1000_against_1", reads[1000]/reads[1], "x")
 	return nil

@@ -74,9 +74,7 @@ func run(ctx context.Context) error {
 			continue
 		}
 		fmt.Printf("figure consumer_gosum_%s %d lines\n", c.name, lines)
-		if c.limit >= 0 && lines > c.limit {
-			failed = errors.Join(failed, fmt.Errorf("%s: %d lines; the mark is at most %d", c.name, lines, c.limit))
-		}
+		failed = errors.Join(failed, c.missed(lines))
 	}
 	for name, folder := range map[string]string{"createorupdate": "./examples/internal/createorupdate", "embedded": "./examples/embed"} {
 		size, err := programSize(ctx, folder)
@@ -107,6 +105,14 @@ func programSize(ctx context.Context, folder string) (n int64, err error) {
 		return 0, err
 	}
 	return info.Size(), nil
+}
+
+// missed returns an error if the lines are above the mark.
+func (c consumer) missed(lines int) error {
+	if c.limit >= 0 && lines > c.limit {
+		return fmt.Errorf("%s: is %d lines, must be at most %d", c.name, lines, c.limit)
+	}
+	return nil
 }
 
 // measure returns the lines of the consumer's go.sum after go mod tidy.
@@ -141,6 +147,14 @@ func (c consumer) measure(ctx context.Context, repo string) (int, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		return 0, fmt.Errorf("go mod tidy: %w: %s", err, lines[len(lines)-1])
+	}
+	// What is not imported is not required any more, and costs nothing.
+	tidied, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return 0, err
+	}
+	if !bytes.Contains(tidied, []byte("require "+c.module+" ")) && !bytes.Contains(tidied, []byte("\t"+c.module+" ")) {
+		return 0, fmt.Errorf("%s: is no package of %s, must be one that it needs", c.pkg, c.module)
 	}
 	sum, err := os.ReadFile(filepath.Join(dir, "go.sum"))
 	if errors.Is(err, os.ErrNotExist) {

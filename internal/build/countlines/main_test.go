@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,6 +19,17 @@ func TestAnOperatorHasFewLines(t *testing.T) {
 	require.LessOrEqual(t, counted["trueup"], 100)
 	require.LessOrEqual(t, counted["embedded_program"], 60)
 	require.Less(t, 2*counted["embedded"], counted["createorupdate"])
+}
+
+// TestTheReadmeHasTheLines: of kubebuilder's a part is downloaded to be counted.
+func TestTheReadmeHasTheLines(t *testing.T) {
+	t.Parallel()
+	counted, err := count("../../../examples")
+	require.NoError(t, err)
+	readme, err := os.ReadFile("../../../README.md")
+	require.NoError(t, err)
+	require.Contains(t, string(readme), fmt.Sprintf("| %d, in a Manager %d | %d (`CreateOrUpdate`), ",
+		counted["trueup"], counted["embedded"], counted["createorupdate"]))
 }
 
 func TestBlankAndCommentLinesDoNotCount(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
+	"strings"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/modbuild"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube/kubetest"
@@ -18,11 +18,15 @@ import (
 
 func main() {
 	build := kubetest.BuildAssets
-	switch {
-	case slices.Equal(os.Args[1:], []string{"helm"}):
+	switch what := strings.Join(os.Args[1:], " "); what {
+	case "":
+	case "helm":
 		build = modbuild.Helm
-	case slices.Equal(os.Args[1:], []string{"versitygw"}):
+	case "versitygw":
 		build = modbuild.Versitygw
+	default:
+		fmt.Fprintf(os.Stderr, "what to build: is %q, must be helm or versitygw, or nothing for Kubernetes\n", what)
+		os.Exit(1)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	path, err := build(ctx, os.Stderr)

@@ -229,6 +229,11 @@ func TestTheSummaryEndsWithWhatFailedAndHowToRunItAlone(t *testing.T) {
 	require.Regexp(t, `figure test_quick_minutes \S+ min`, text)
 	require.Contains(t, text, "--- FAIL: ./apply TestA (1.0 s)\nnot so\nalone: go test -run TestA ./apply\n\n1 failed; all that was printed: ")
 	require.True(t, r.failed())
+
+	require.ErrorIs(t, r.end("quick", nil), errFailed)
+	require.ErrorIs(t, r.end("quick", errMachine), errMachine)
+	r.batches[0].failed = nil
+	require.NoError(t, r.end("quick", nil))
 }
 
 // TestARunOfGoTestIsReported runs go test on packages that fail, have no tests, or begin too late, and
@@ -309,6 +314,17 @@ func TestAMachineThatCannotRunTheTestsSaysWhatToDo(t *testing.T) {
 	_, err = look(t.Context())
 	require.ErrorContains(t, err, "TMPDIR has 65 characters")
 	require.ErrorContains(t, err, "set it to a folder of at most 60")
+}
+
+//nolint:paralleltest // it sets variables
+func TestTheRaceDetectorIsOffWithoutACompiler(t *testing.T) {
+	for cgo, race := range map[string]bool{"1": true, "0": false} {
+		t.Setenv("CGO_ENABLED", cgo)
+		m, err := look(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, race, m.race)
+		require.Equal(t, race, !strings.Contains(strings.Join(m.missing, "\n"), "the race detector is off"))
+	}
 }
 
 func TestARunEndsWithItsParent(t *testing.T) {

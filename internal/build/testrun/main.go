@@ -91,10 +91,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(plan(ctx, r), r.close()); err != nil {
+	return r.end(args[0], errors.Join(plan(ctx, r), r.close()))
+}
+
+// end prints the summary of a plan that has come to its end. The error says that something failed.
+func (r *runner) end(name string, err error) error {
+	if err != nil {
 		return err
 	}
-	r.summary(args[0])
+	r.summary(name)
 	if r.failed() {
 		return errFailed
 	}

@@ -10,7 +10,7 @@ var separate = []string{ //nolint:gochecknoglobals // constant
 	"internal/release", "internal/ops", "internal/policies", "internal/published", "internal/published/cainjector",
 }
 
-// comparisons are the modules that only measure, beside others: here they have to compile.
+// comparisons are the modules that only measure, beside others. Their tests are of what makes figures of samples.
 var comparisons = []string{ //nolint:gochecknoglobals // constant
 	"internal/bench/agentjob", "internal/bench/kine", "internal/bench/peers", "internal/bench/pool",
 	"internal/bench/sync", "internal/bench/wrangler",

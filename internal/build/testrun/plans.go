@@ -69,17 +69,19 @@ var seldomCollected = []string{"GOGC=400", "GODEBUG=memprofilerate=0"} //nolint:
 const timed = "^TestLatency$"
 
 func quick(ctx context.Context, r *runner) error {
-	return r.withParts(ctx, func(packages []string) error {
-		packages, err := r.shortened(packages)
-		if err != nil {
-			return err
-		}
-		alone, packages := apart(packages)
-		flags := []string{"-short", linked, "-parallel=8", "-timeout=20m"}
-		r.test(ctx, step{name: "undisturbed", env: seldomCollected, flags: append(slices.Clone(flags), "-p=1"), packages: alone})
-		r.test(ctx, step{name: "quick", env: seldomCollected, flags: append(flags, "-p=3"), packages: packages})
-		return ctx.Err()
-	})
+	return r.withParts(ctx, func(packages []string) error { return r.quick(ctx, packages) })
+}
+
+func (r *runner) quick(ctx context.Context, packages []string) error {
+	packages, err := r.shortened(packages)
+	if err != nil {
+		return err
+	}
+	alone, packages := apart(packages)
+	flags := []string{"-short", linked, "-parallel=8", "-timeout=20m"}
+	r.test(ctx, step{name: "undisturbed", env: seldomCollected, flags: append(slices.Clone(flags), "-p=1"), packages: alone})
+	r.test(ctx, step{name: "quick", env: seldomCollected, flags: append(flags, "-p=3"), packages: packages})
+	return ctx.Err()
 }
 
 func rest(ctx context.Context, r *runner) error {
@@ -155,12 +157,9 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 			packages: root,
 		},
 	)
-	for _, module := range separate {
+	for _, module := range slices.Concat(separate, comparisons) {
 		r.command(ctx, "vet "+module, module, alone, "go", "vet", "./...")
 		r.test(ctx, step{name: module, dir: module, env: alone, flags: []string{"-short", linked, "-timeout=10m"}, packages: []string{"./..."}})
-	}
-	for _, module := range comparisons {
-		r.command(ctx, "vet "+module, module, alone, "go", "vet", "./...")
 	}
 	if err := r.newest(ctx); err != nil {
 		return err

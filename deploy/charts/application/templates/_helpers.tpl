@@ -71,3 +71,20 @@
 {{- end -}}
 {{- atoi $text -}}
 {{- end -}}
+
+{{- /* Refuses the variable "name" if it is a URL of plain http to another machine, unless the variable "allow" is true,
+as the program does. What the chart cannot see is left to the program. */ -}}
+{{- define "trueup.encrypted" -}}
+{{- $seen := true -}}
+{{- range .root.Values.env }}{{ if and (hasKey . "valueFrom") (has .name (list $.name $.allow)) }}{{ $seen = false }}{{ end }}{{ end -}}
+{{- if $seen -}}
+{{- $url := include "trueup.variable" . -}}
+{{- $host := trimPrefix "://" (regexFind "://[^/?#]*" $url) -}}
+{{- $here := regexMatch "^(?i)(localhost[.]?|127([.][0-9]+){3}|\\[[0:]*:(0*1|ffff:127([.][0-9]+){3})\\])(:[0-9]*)?$" $host -}}
+{{- $allowed := "" -}}
+{{- if .allow }}{{ $allowed = include "trueup.variable" (dict "root" .root "name" .allow) }}{{ end -}}
+{{- if and (regexMatch "^(?i)http://" $url) (not $here) (not (contains "$(" $host)) (not (regexMatch "^(1|[tT]|true|True|TRUE)$" $allowed)) -}}
+{{- fail (printf "%s: is %q, must be %s" (include "trueup.place" .) (ternary "(hidden)" $url (regexMatch "[@?]" $url)) .must) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

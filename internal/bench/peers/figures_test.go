@@ -87,7 +87,8 @@ func TestEachStageHasItsHardMarks(t *testing.T) {
 	t.Parallel()
 	for stage, want := range map[string][]string{
 		"rest": {
-			"trueup.create_requests_per_object", "trueup.restart_requests", "trueup.sweep_allocations_per_object", "trueup.sweep_requests",
+			"trueup.create_requests_per_object", "trueup.restart_lists_and_watches", "trueup.restart_requests",
+			"trueup.sweep_allocations_per_object", "trueup.sweep_lists_and_watches", "trueup.sweep_requests",
 		},
 		"create": {"trueup.repair_requests_per_object"},
 		"parts":  {"trueup.parts_allocs_per_child", "trueup.parts_requests_after_restart", "trueup.parts_requests_at_rest"},
@@ -101,7 +102,7 @@ func TestEachStageHasItsHardMarks(t *testing.T) {
 		for _, mark := range b.marks() {
 			if mark.Hard {
 				hard = append(hard, mark.Figure)
-				if exactly := strings.HasSuffix(mark.Figure, "_per_object") && !strings.Contains(mark.Figure, "allocations"); exactly != mark.Exactly {
+				if exactly := (strings.HasSuffix(mark.Figure, "_per_object") || mark.Limit > 0) && !strings.Contains(mark.Figure, "allocations"); exactly != mark.Exactly {
 					t.Errorf("%s: exactly is %t: none is what is not counted", mark.Figure, mark.Exactly)
 				}
 			}

@@ -39,7 +39,7 @@ func (b *bench) marks() []benchfigures.Mark {
 		{ID: "D1", What: "lists and watches in these sweeps", Figure: "trueup.sweep_lists_and_watches", Hard: b.runs("rest")},
 		{
 			ID: "D1", What: "lists and watches after a restart, one for each kind", Figure: "trueup.restart_lists_and_watches",
-			Limit: float64(len(benchobjects.Resources())), Hard: b.runs("rest"),
+			Limit: float64(len(benchobjects.Resources())), Exactly: true, Hard: b.runs("rest"),
 		},
 		{ID: "D1", What: "requests after restarts, beside lists and watches", Figure: "trueup.restart_requests", Hard: b.runs("rest")},
 		{

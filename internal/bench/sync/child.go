@@ -74,10 +74,6 @@ func child(ctx context.Context, name, at string, resources int) error {
 // used returns the memory in use, what is resident at rest and was at the peak, and the processor time. At rest
 // is after the collector has given back to the system what is free.
 func used() (string, error) {
-	before, err := benchfigures.MemoryOf(os.Getpid())
-	if err != nil {
-		return "", err
-	}
 	runtime.GC()
 	debug.FreeOSMemory()
 	after, err := benchfigures.MemoryOf(os.Getpid())
@@ -91,7 +87,7 @@ func used() (string, error) {
 		return "", fmt.Errorf("getrusage: %w", err)
 	}
 	cpu := time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	return fmt.Sprint(memory.HeapInuse+memory.StackInuse, " ", int64(after.Resident), " ", int64(before.Peak), " ", int64(cpu)), nil
+	return fmt.Sprint(memory.HeapInuse+memory.StackInuse, " ", int64(after.Resident), " ", int64(after.Peak), " ", int64(cpu)), nil
 }
 
 // value is the n-th version of a resource, a kilobyte of JSON.

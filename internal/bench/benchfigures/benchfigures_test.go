@@ -19,7 +19,7 @@ import (
 func TestAFigureIsALineThatCanBeReadAgain(t *testing.T) {
 	t.Parallel()
 	for value, line := range map[float64]string{
-		0: "figure a.b 0 us\n", 12345.678: "figure a.b 12346 us\n", 0.0123456: "figure a.b 0.0123 us\n", 3: "figure a.b 3 us\n", 0.9876: "figure a.b 0.988 us\n",
+		0: "figure a.b 0 us\n", 12345.678: "figure a.b 12346 us\n", 0.0123456: "figure a.b 0.0123 us\n", 3: "figure a.b 3 us\n", 0.9876: "figure a.b 0.988 us\n", -0.0123456: "figure a.b -0.0123 us\n",
 	} {
 		var out bytes.Buffer
 		book := benchfigures.Book{Out: &out}

@@ -6,6 +6,9 @@ BENCHFLAGS ?=
 BENCHES = $(addprefix internal/bench/,peers wrangler sync kine pool agentjob)
 .PHONY: sizes profiles bench bench-build bench-apply bench-growth bench-cli bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle rooms record pictures
 
+# A measurement that is left out because a service is missing would look like one that was made.
+bench-sync bench-controlplane bench-pool bench-agentjob bench-shuttle bench-snapshot bench-sim soak-sync soak-shuttle: export TRUEUP_REQUIRE_SERVICES = 1
+
 PATTERNS ?= ./... ./cmd/... ./cloud/aws/... ./statesync/sqlstore/... ./reconcile/controllerruntime/... ./reconcile/operatormetrics/... ./reconcile/simtest/upstream/... ./examples/...
 rooms: ## Count how the files of each package use one another: floors, references that run up, groups that all reach each other (PATTERNS=./apply)
 	$(WORK) $(GO) run ./internal/build/rooms $(PATTERNS)

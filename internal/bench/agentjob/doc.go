@@ -8,7 +8,7 @@
 // many.
 //
 //	make bench-agentjob
-//	make bench-agentjob BENCHFLAGS='-jobs 200 -rounds 1 -rest 0s'
+//	make bench-agentjob BENCHFLAGS='-jobs 200 -rounds 1 -rest 10s'
 //
 // # The work
 //

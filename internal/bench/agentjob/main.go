@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -23,7 +22,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := benchfigures.Interrupted()
 	err := run(ctx)
 	stop()
 	if err != nil {
@@ -71,6 +70,12 @@ func run(ctx context.Context) error {
 			return err
 		}
 		return runPeer(ctx, config, peerName, *health)
+	}
+	if err := errors.Join(
+		benchfigures.AtLeast("jobs", b.jobs, 10), benchfigures.AtLeast("rounds", b.rounds, 1), benchfigures.AtLeast("wakes", b.wakes, 10),
+		benchfigures.AtLeast("runs", b.runs, 10), benchfigures.AtLeast("rest", b.rest, time.Second),
+	); err != nil {
+		return err
 	}
 	cluster, err := kubetest.Run(ctx, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3})
 	if err != nil {

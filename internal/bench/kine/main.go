@@ -12,7 +12,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"strconv"
 	"sync"
 	"time"
@@ -47,7 +46,7 @@ func main() {
 	most := flag.Duration("for", 8*time.Second, "how long the writers write in each part; more than 6s")
 	flag.Parse()
 	logrus.SetOutput(io.Discard)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := benchfigures.Interrupted()
 	err := measure(ctx, pgtest.Options{Fsync: *fsync}, *most)
 	stop()
 	if err != nil {

@@ -110,6 +110,7 @@
 //     that has seen no deletion within the hour. Exactly these are deleted, and then made again,
 //     which is not measured. growth_prune_nothing_us is the prune of nothing that each pass does.
 //   - growth_memory_bytes: the desired state and the view; growth_memory_view_bytes the view alone.
+//     growth_memory_peak_bytes is the most that a process of its own had until its first pass was done, with its garbage.
 //   - growth_parts_: a part for each of 100 to 100,000 parents of ten children. pass is an Apply and a
 //     Prune of a parent, in random order; pass_same the same for 100 of all parents, over and over;
 //     prune that of one child of a parent, with its request; memory is for each child.

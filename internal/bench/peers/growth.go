@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -39,7 +40,7 @@ func (b *bench) growth(ctx context.Context) error {
 			return fmt.Errorf("samples of %s: %w", way, err)
 		}
 	}
-	samples["informer"] = samples["set"]
+	samples["informer"], samples["peak"] = samples["set"], samples["set"]
 	var failed error
 	for _, s := range []struct {
 		way, prefix string
@@ -47,11 +48,12 @@ func (b *bench) growth(ctx context.Context) error {
 		ratios      []string
 	}{
 		{"set", "growth_", 1000, b.grownTo, []string{"sweep", "restart", "prune", "prune_nothing", "memory"}},
+		{"peak", "growth_", 10_000, b.grownTo, []string{"memory_peak"}},
 		{"parts", "growth_parts_", 100, b.grownTo / growthChildren, []string{"pass", "pass_same", "prune", "memory"}},
 		{"flux", "growth_flux_", 1000, min(b.grownTo, 10_000), []string{"sweep"}},
 		{"informer", "growth_informer_", 1000, min(b.grownTo, 100_000), []string{"memory"}},
 	} {
-		for n := s.from; n <= s.to; n *= 10 {
+		for n := s.from; n <= s.to && ctx.Err() == nil; n *= 10 {
 			begun := time.Now()
 			if err := b.grown(ctx, s.way, s.prefix, samples[s.way], n); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("%s of %d: %w", s.way, n, err))
@@ -61,7 +63,7 @@ func (b *bench) growth(ctx context.Context) error {
 		}
 		for _, figure := range s.ratios {
 			unit := "_us_"
-			if figure == "memory" {
+			if strings.HasPrefix(figure, "memory") {
 				unit = "_bytes_"
 			}
 			b.growthRatio(s.prefix+figure, unit, s.from, s.to)
@@ -137,6 +139,11 @@ func (b *bench) grown(ctx context.Context, way, prefix, samples string, n int) e
 	if err != nil {
 		return err
 	}
+	end, err := server.StdinPipe() // it ends with this process, however that ends
+	if err != nil {
+		return err
+	}
+	defer end.Close() //nolint:errcheck // nothing was written
 	if err := server.Start(); err != nil {
 		return err
 	}
@@ -165,8 +172,14 @@ func (b *bench) growthFigures(ctx context.Context, prefix string, n int, way, at
 	return b.childNamed(ctx, func(name string) string { return prefix + name + "_" + strconv.Itoa(n) }, self, args...)
 }
 
-// serveGrowth serves the objects of a growthWorld, prints its address, and ends with ctx.
+// serveGrowth serves the objects of a growthWorld, prints its address, and ends with ctx or the input.
 func serveGrowth(ctx context.Context, way, samples string, n int) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the one that has started it is gone
+		stop()
+	}()
 	text, err := os.ReadFile(samples)
 	if err != nil {
 		return err

@@ -45,6 +45,8 @@ func growthChild(ctx context.Context, way, at string, n int, profiles string) er
 	switch way {
 	case "set":
 		return r.set(ctx)
+	case "peak":
+		return r.peak(ctx)
 	case "parts":
 		return r.parts(ctx)
 	case "informer":
@@ -52,7 +54,7 @@ func growthChild(ctx context.Context, way, at string, n int, profiles string) er
 	case "flux":
 		return r.flux(ctx)
 	default:
-		return fmt.Errorf("growth: is %q, must be set, parts, informer or flux", way)
+		return fmt.Errorf("growth: is %q, must be set, peak, parts, informer or flux", way)
 	}
 }
 

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
 )
 
 // growthPruned is one object of how many is pruned.
@@ -66,6 +68,34 @@ func (r *growthRun) setMemory(ctx context.Context) (*apply.Applier, func(), *app
 		stops[1+i]()
 	}
 	return appliers[0], stops[0], sets[0], nil
+}
+
+// peak measures how much memory a program has at the most that states all objects and passes over them once, without
+// a collection that is asked for: what a limit must hold.
+func (r *growthRun) peak(ctx context.Context) error {
+	before, err := benchfigures.MemoryOf(os.Getpid())
+	if err != nil {
+		return err
+	}
+	set, err := r.world.set(r.n, nil)
+	if err != nil {
+		return err
+	}
+	applier, stop, err := r.live(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := r.settle(ctx, applier, set); err != nil {
+		return err
+	}
+	after, err := benchfigures.MemoryOf(os.Getpid())
+	if err != nil {
+		return err
+	}
+	runtime.KeepAlive(set)
+	r.book.Add("memory_peak_bytes", (after.Peak-before.Resident)/float64(r.n), "bytes")
+	return nil
 }
 
 // held adds the figures of memory for each object: of the desired state and the view, and of the

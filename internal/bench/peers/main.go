@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := benchfigures.Interrupted()
 	err := run(ctx)
 	stop()
 	if err != nil {
@@ -105,12 +104,18 @@ func run(ctx context.Context) error {
 	}
 	var failed error
 	for _, stage := range b.stages {
+		if ctx.Err() != nil {
+			break
+		}
 		start := time.Now()
 		if err := b.known()[stage](ctx); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", stage, err))
 			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", stage, err)
 		}
 		fmt.Fprintf(os.Stderr, "bench: %s took %s\n", stage, time.Since(start).Round(time.Second))
+	}
+	if ctx.Err() != nil { // a table of what was measured until then would look like one of all
+		return errors.Join(failed, errors.New("interrupted"))
 	}
 	b.load("end")
 	return errors.Join(failed, b.report(ctx, begun))
@@ -136,29 +141,18 @@ func (b *bench) known() map[string]func(context.Context) error {
 
 // validate returns an error for a flag with which a figure would be of nothing.
 func (b *bench) validate() error {
-	var failed error
-	for _, f := range []struct {
-		name         string
-		value, least int
-	}{
-		{"objects", b.objects, 20},
-		{"peer-objects", b.peers, 20},
-		{"created", b.created, 10},
-		{"edits", b.edits, 10},
-		{"watched", b.watched, 0},
-		{"parents", b.parents, 10},
-		{"rounds", b.rounds, 1},
-		{"grown-real", b.grownReal, 0},
-	} {
-		if f.value < f.least {
-			failed = errors.Join(failed, fmt.Errorf("-%s: is %d, must be %d or more", f.name, f.value, f.least))
-		}
-	}
+	failed := errors.Join(
+		benchfigures.AtLeast("objects", b.objects, 20), benchfigures.AtLeast("peer-objects", b.peers, 20),
+		benchfigures.AtLeast("created", b.created, 10), benchfigures.AtLeast("edits", b.edits, 10),
+		benchfigures.AtLeast("watched", b.watched, 0), benchfigures.AtLeast("parents", b.parents, 10),
+		benchfigures.AtLeast("rounds", b.rounds, 1), benchfigures.AtLeast("grown-real", b.grownReal, 0),
+		powerOfTen(b.grownTo),
+	)
 	known := b.known()
 	for _, stage := range b.stages {
 		if known[stage] == nil {
 			failed = errors.Join(failed, fmt.Errorf("-stages: %q is none of %s", stage, strings.Join(slices.Sorted(maps.Keys(known)), ", ")))
 		}
 	}
-	return errors.Join(failed, powerOfTen(b.grownTo))
+	return failed
 }

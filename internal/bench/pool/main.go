@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 
@@ -44,7 +43,7 @@ func main() {
 	only := flag.String("stages", "", "comma-separated stages to run; all if empty\n"+strings.Join(names, "\n"))
 	flag.IntVar(&b.pods, "pods", 5000, "pods beside karpenter")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := benchfigures.Interrupted()
 	err := b.run(ctx, *only)
 	stop()
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"sync"
 	"time"
 
@@ -38,8 +37,9 @@ func main() {
 	clients := flag.Int("clients", 500, "how many clients to bootstrap")
 	streams := flag.Int("fanout", 0, "only measure so many streams of go-control-plane while resources change, each one of its own")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := benchfigures.Interrupted()
 	defer stop()
+	exit(errors.Join(benchfigures.AtLeast("clients", *clients, 1), benchfigures.AtLeast("fanout", *streams, 0)))
 	if *serving != "" {
 		exit(child(ctx, *serving, *at, *resources))
 		return
@@ -55,7 +55,7 @@ func main() {
 const anywhere = "127.0.0.1:0"
 
 func exit(err error) {
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "sync:", err)
 		os.Exit(1)
 	}

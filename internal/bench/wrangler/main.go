@@ -15,7 +15,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/rancher/lasso/pkg/cache"
@@ -38,7 +37,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := benchfigures.Interrupted()
 	err := run(ctx)
 	stop()
 	if err != nil {

@@ -39,6 +39,7 @@ func BenchmarkFanout(b *testing.B) {
 	if text := os.Getenv("TRUEUP_STREAMS"); text != "" {
 		n, err := strconv.Atoi(text)
 		require.NoError(b, err, "TRUEUP_STREAMS")
+		require.GreaterOrEqual(b, n, 100, "TRUEUP_STREAMS")
 		most = n
 	}
 	for b.Loop() {

@@ -9,6 +9,9 @@ BENCHES = $(addprefix internal/bench/,peers wrangler sync kine pool agentjob)
 # A measurement that is left out because a service is missing would look like one that was made.
 bench-sync bench-controlplane bench-pool bench-agentjob bench-shuttle bench-snapshot bench-sim soak-sync soak-shuttle: export TRUEUP_REQUIRE_SERVICES = 1
 
+# With -help nothing follows the first command.
+AFTER = $(if $(filter -h -help --help,$(BENCHFLAGS)),@: )
+
 PATTERNS ?= ./... ./cmd/... ./cloud/aws/... ./statesync/sqlstore/... ./reconcile/controllerruntime/... ./reconcile/operatormetrics/... ./reconcile/simtest/upstream/... ./examples/...
 rooms: ## Count how the files of each package use one another: floors, references that run up, groups that all reach each other (PATTERNS=./apply)
 	$(WORK) $(GO) run ./internal/build/rooms $(PATTERNS)
@@ -48,9 +51,9 @@ bench-sync: ## Measure package statesync beside its peers, and sqlstore on a Pos
 	cd internal/bench/sync && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-sync' .
 	cd internal/bench/kine && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-kine' .
 	bin/bench-sync $(BENCHFLAGS)
-	bin/bench-kine
-	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=. -benchtime=1x ./statesync/sqlstore
-	$(WORK) $(GO) test -run='^$$' -bench=Stream ./cmd/controlplane/internal/state/regions
+	$(AFTER)bin/bench-kine
+	$(AFTER)$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=. -benchtime=1x ./statesync/sqlstore
+	$(AFTER)$(WORK) $(GO) test -run='^$$' -bench=Stream ./cmd/controlplane/internal/state/regions
 
 bench-agentjob: kube ## Measure the agent-run operator with 1,000 jobs beside one on controller-runtime (10 minutes); BENCHFLAGS=-help
 	$(WORK) $(GO) build -o bin/agentjob ./cmd/agentjob
@@ -81,14 +84,14 @@ bench-controlplane: ## Measure the control plane at 200 writes a second with 500
 bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (minutes the first time); BENCHFLAGS=-help
 	cd internal/bench/pool && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-pool' .
 	bin/bench-pool $(BENCHFLAGS)
-	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Rest -benchtime=1x ./cmd/nodepool/operator
-	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Replay -benchtime=1x ./cmd/nodepool/internal/replay
-	$(WORK) $(GO) run ./cmd/demo nodepools
-	TRUEUP_BATCHES=60000 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'EveryPlacement|FirstFitDecreasing' ./cloud/demand
-	TRUEUP_BATCHES=300 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TheScheduler' ./cloud/kube
-	$(WORK) $(GO) test -v -count=1 -run AHundredStarts ./cloud
-	$(WORK) $(GO) test -v -count=1 -run 'Conforms|FewLines' ./cloud/local ./cloud/cloudtest
-	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'ALife|Planted|NoMachine' ./internal/sim -histories 10000
+	$(AFTER)$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Rest -benchtime=1x ./cmd/nodepool/operator
+	$(AFTER)$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Replay -benchtime=1x ./cmd/nodepool/internal/replay
+	$(AFTER)$(WORK) $(GO) run ./cmd/demo nodepools
+	$(AFTER)TRUEUP_BATCHES=60000 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'EveryPlacement|FirstFitDecreasing' ./cloud/demand
+	$(AFTER)TRUEUP_BATCHES=300 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TheScheduler' ./cloud/kube
+	$(AFTER)$(WORK) $(GO) test -v -count=1 -run AHundredStarts ./cloud
+	$(AFTER)$(WORK) $(GO) test -v -count=1 -run 'Conforms|FewLines' ./cloud/local ./cloud/cloudtest
+	$(AFTER)$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'ALife|Planted|NoMachine' ./internal/sim -histories 10000
 
 # 60 histories of two programs are a million steps.
 SIMULATED ?= 60

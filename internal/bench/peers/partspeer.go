@@ -49,7 +49,7 @@ func startPartsPeer(ctx context.Context, s *side) (partsOperator, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	p := &peerParts{children: childrenOf, createOrUpdate: &createOrUpdate{s, false, mgr, func() {
+	p := &peerParts{children: childrenOf, createOrUpdate: &createOrUpdate{s, true, mgr, func() {
 		cancel()
 		<-ended
 	}}}

@@ -98,7 +98,12 @@ func measure(ctx context.Context, clients int) error {
 	if err := burst(ctx, add); err != nil {
 		return err
 	}
-	return restart(ctx, add)
+	if err := restart(ctx, add); err != nil {
+		return err
+	}
+	table, missed := book.Table(marks())
+	fmt.Print("\n" + table)
+	return missed
 }
 
 // bootstrap connects all clients at once and waits until each has everything.

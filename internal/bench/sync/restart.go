@@ -102,9 +102,9 @@ func restart(ctx context.Context, add func(string, float64, string)) error {
 		}
 		add(name+"memory_peak_against_steady", float64(again.peak)/float64(steady.resident), "x")
 		if away > 0 {
-			add(name+"tries_while_away", float64(len(tries)), "")
+			add(name+"tries_while_away", float64(len(tries)), "tries")
 		}
-		add(name+"most_tries_in_100ms", float64(most(fleet.tries(), 100*time.Millisecond)), "")
+		add(name+"most_tries_in_100ms", float64(most(fleet.tries(), 100*time.Millisecond)), "tries")
 	}
 	return nil
 }

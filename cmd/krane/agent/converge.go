@@ -120,10 +120,10 @@ func (c *converger) create(ctx context.Context, e *entry) (changed bool, err err
 	if changed, err = c.namespaces.create(ctx, root.Namespace); err != nil {
 		return changed, err
 	}
+	if err := c.claim(e, objects); err != nil {
+		return changed, err
+	}
 	for range 2 {
-		for _, o := range objects {
-			c.registry.own(e, idOf(o))
-		}
 		results, err := p.apply(ctx, objects)
 		changed = changed || slices.ContainsFunc(results, func(r apply.Result) bool { return r.Err == nil && r.Action != apply.Skipped })
 		if err != nil || e.resource.component == render.Policy {
@@ -140,6 +140,44 @@ func (c *converger) create(ctx context.Context, e *entry) (changed bool, err err
 		}
 	}
 	return changed, nil
+}
+
+// claim makes the objects those of e, unless one is that of another resource that is wanted, or whose root is there:
+// ids that differ in case, or in - and _, make the same names. Who has them keeps them, also over a restart.
+func (c *converger) claim(e *entry, objects []*unstructured.Unstructured) error {
+	ids := make([]apply.ID, len(objects))
+	for i, o := range objects {
+		ids[i] = idOf(o)
+	}
+	taken := func(id apply.ID, by string) error {
+		return fmt.Errorf("%s: %w: it is that of %s, whose id differs in case or in - and _ only; give one another id",
+			id, apply.ErrNotOurs, by)
+	}
+	live, label, mine := c.parts[e.resource.component].live, e.resource.label, idOfMessage(e.desired.apply)
+	for _, id := range ids {
+		there, err := live.Get(id)
+		if err != nil || there.Deleting {
+			continue // it is not there
+		}
+		if other := there.Label(label); other != "" && other != mine && c.rooted(e, id.Namespace, other) {
+			return taken(id, other)
+		}
+	}
+	if id, other, ok := c.registry.claim(e, ids...); !ok {
+		return taken(id, other.String())
+	}
+	return nil
+}
+
+// rooted reports whether another root than that of e has an id in a namespace.
+func (c *converger) rooted(e *entry, namespace, id string) bool {
+	for o := range c.parts[e.resource.component].live.All() {
+		if o.ID.Namespace == namespace && !o.Deleting && e.resource.isRoot(o.ID) && o.ID != e.resource.rootID(e.key) &&
+			o.Label(e.resource.label) == id {
+			return true
+		}
+	}
+	return false
 }
 
 // uidAfter returns the UID of the root after an apply with these results: known,

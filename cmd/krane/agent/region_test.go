@@ -3,6 +3,7 @@ package agent_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -98,6 +99,59 @@ func refusedBeforeTheOther(b *bench) {
 	b.person(func(c simtest.Client) error { return c.Delete("serviceaccounts", namespace, "deploy-d-taken") })
 	b.later("it runs once it can", func() bool { return b.running("taken") })
 	b.within(time.Minute, "and is no problem any more", func() bool { return len(b.problems()) == 0 })
+}
+
+// idsOfOneName has two deployments whose ids make the same names of account and Secret. The first keeps them, also over
+// a restart and the deletion of the second, which is reported and may have them once the first is gone.
+func idsOfOneName(b *bench) {
+	first, second := deployment("first"), deployment("second")
+	first.DeploymentId, second.DeploymentId = "d_same", "D-Same"
+	owner := func() string { return b.object("serviceaccounts", "deploy-d-same").Label("unkey.com/deployment.id") }
+	reported := func() bool { return len(b.problems()) == 1 && b.problems()[0] != "" }
+	b.want(all()...)
+	b.want(first)
+	b.start()
+	b.eventually("the first runs", func() bool { return b.running("web", "first") })
+	for range 2 {
+		b.want(second)
+		b.within(15*time.Minute, "the second is reported", reported)
+		require.Regexp(b, "^deployments/"+namespace+"/second: .*deploy-d-same.* d_same.*another id", b.problems()[0])
+		b.stop()
+		b.start()
+		b.within(15*time.Minute, "the second is reported again", reported)
+		require.Equal(b, "d_same", owner())
+		require.False(b, b.exists(replicaSets, "second"))
+		b.gone(second)
+		b.eventually("nothing is reported", func() bool { return len(b.problems()) == 0 })
+		require.Equal(b, "d_same", owner())
+		require.True(b, b.running("first"))
+		require.NotContains(b, strings.Join(b.deletes(), " "), "deploy-d-same")
+	}
+	b.gone(first)
+	b.eventually("the first is gone", func() bool { return b.away("first") && !b.exists("serviceaccounts", "deploy-d-same") })
+	b.want(second)
+	b.later("the second has the names", func() bool { return b.running("second") && owner() == "D-Same" })
+	require.Empty(b, b.problems())
+}
+
+// idsOfOneNameAtOnce has both come before anything of either is there.
+func idsOfOneNameAtOnce(b *bench) {
+	first, second := deployment("first"), deployment("second")
+	first.DeploymentId, second.DeploymentId = "d_same", "D-Same"
+	b.want(all()...)
+	b.want(first, second)
+	b.start()
+	b.within(15*time.Minute, "one is reported", func() bool { return len(b.problems()) == 1 })
+	require.NotEqual(b, b.running("first"), b.running("second"), "one runs")
+	owner := b.object("serviceaccounts", "deploy-d-same").Label("unkey.com/deployment.id")
+	if b.running("first") {
+		require.Equal(b, "d_same", owner)
+		b.gone(second)
+	} else {
+		require.Equal(b, "D-Same", owner)
+		b.gone(first)
+	}
+	b.eventually("nothing is reported", func() bool { return len(b.problems()) == 0 })
 }
 
 // oneWorks waits until one of two agents is superseded.

@@ -162,13 +162,20 @@ func (r *registry) confirm(collection string, listed map[statesync.Key]statesync
 	return keys
 }
 
-// own stores that the objects belong to e.
-func (r *registry) own(e *entry, ids ...apply.ID) {
+// claim stores that the objects belong to e, unless one belongs to another that is wanted: then it returns that one.
+func (r *registry) claim(e *entry, ids ...apply.ID) (taken apply.ID, by statesync.Key, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	of := r.objects[e.resource.component]
 	for _, id := range ids {
-		r.objects[e.resource.component][id] = e.key
+		if key, known := of[id]; known && key != e.key && r.peek[key].apply != nil {
+			return id, key, false
+		}
 	}
+	for _, id := range ids {
+		of[id] = e.key
+	}
+	return apply.ID{}, statesync.Key{}, true
 }
 
 // owner returns the key of an object.

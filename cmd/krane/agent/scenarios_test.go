@@ -45,6 +45,8 @@ func scenarios() map[string]scenario {
 		"a namespace of others":          {run: namespaceOfOthers, leaves: true},
 		"two agents":                     {run: twoAgents},
 		"what two agents cannot do":      {run: refusedBeforeTheOther, leaves: true},
+		"ids of one name":                {run: idsOfOneName},
+		"ids of one name at once":        {run: idsOfOneNameAtOnce},
 		"two versions at once":           {run: twoVersions},
 		"a second cell":                  {run: secondCell, leaves: true},
 		"a lost region":                  {run: regionLost, leaves: true},

@@ -76,8 +76,11 @@ func (f Figure) number() string {
 	return text
 }
 
-// Parse reads a line that [Book.Add] has printed.
+// Parse reads a line that [Book.Add] has printed, or a test has logged.
 func Parse(line string) (Figure, bool) {
+	if place, rest, logged := strings.Cut(line, ": "); logged && strings.Contains(place, ".go:") {
+		line = rest
+	}
 	fields := strings.Fields(line)
 	if len(fields) != 4 || fields[0] != "figure" {
 		return Figure{}, false

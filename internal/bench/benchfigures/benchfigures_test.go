@@ -30,6 +30,9 @@ func TestAFigureIsALineThatCanBeReadAgain(t *testing.T) {
 		require.InEpsilon(t, value+1, read.Value+1, 0.01)
 		require.Equal(t, "us", read.Unit)
 	}
+	logged, ok := benchfigures.Parse("    usage_test.go:231: figure usage_mismatches 0 sums")
+	require.True(t, ok)
+	require.Equal(t, benchfigures.Figure{Name: "usage_mismatches", Unit: "sums"}, logged)
 	for _, line := range []string{"", "figure", "figure a b c", "figures a 1 us", "figure a 1 us more"} {
 		_, ok := benchfigures.Parse(line)
 		require.False(t, ok, line)

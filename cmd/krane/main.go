@@ -70,6 +70,9 @@ func (o options) agent(log io.Writer) (*agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := program.MakeFolder("state_dir", c.StateDir); err != nil {
+		return nil, err
+	}
 	access, err := kubeaccess.Config(o.kubeconfig, logger)
 	if err != nil {
 		return nil, err

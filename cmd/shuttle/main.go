@@ -213,6 +213,9 @@ func (o options) agent(log io.Writer) (*agent.Agent, error) {
 		return nil, err
 	}
 	config.Namespace = o.namespace
+	if err := program.MakeFolder("STARFORM_SNAPSHOT_WAL_DIR", config.SnapshotWALDir); err != nil {
+		return nil, err
+	}
 	access, err := kubeaccess.Config(o.kubeconfig, logger)
 	if err != nil {
 		return nil, err

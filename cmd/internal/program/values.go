@@ -54,6 +54,25 @@ func CheckFolder(path string) error {
 	return nil
 }
 
+// MakeFolder makes the folder of a setting unless it is there, and returns an error if it cannot be made or written.
+// An empty path is none.
+func MakeFolder(setting, path string) error {
+	if path == "" {
+		return nil
+	}
+	err := os.MkdirAll(path, 0o700)
+	if err == nil {
+		var probe *os.File
+		if probe, err = os.CreateTemp(path, ".written-"); err == nil {
+			err = errors.Join(probe.Close(), os.Remove(probe.Name()))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: is %q, must be a folder that can be made and written: %w", setting, Shown(path), err)
+	}
+	return nil
+}
+
 // SameAddress reports whether a process that listens on one address cannot listen on the
 // other. Port 0 is a free one.
 func SameAddress(a, b string) bool {

@@ -57,6 +57,23 @@ func TestAFileIsNoFolder(t *testing.T) {
 	}
 }
 
+func TestAFolderIsMadeOrRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, program.MakeFolder("--dir", ""))
+	made := filepath.Join(dir, "not", "yet")
+	require.NoError(t, program.MakeFolder("--dir", made))
+	require.NoError(t, program.MakeFolder("--dir", made))
+	left, err := os.ReadDir(made)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	for _, path := range []string{file, filepath.Join(file, "below"), "/proc/none"} {
+		require.ErrorContains(t, program.MakeFolder("--dir", path), `--dir: is "`+path+`", must be a folder that can be made and written: `)
+	}
+}
+
 // TestAValueThatIsNone sets numbers to NaN and infinity, and required values to nothing. One
 // error names every flag that is wrong.
 func TestAValueThatIsNone(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -58,11 +57,6 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	metadata, typed, objects, err := a.kubernetes()
 	if err != nil {
 		return nil, err
-	}
-	if folder := a.Config.StateDir; folder != "" {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return nil, fmt.Errorf("state_dir: is %q, must be a folder that can be made and written: %w", folder, err)
-		}
 	}
 	periods := a.Periods.complete()
 	cell := cellOf(&a.Config)

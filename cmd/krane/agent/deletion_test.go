@@ -97,7 +97,7 @@ func (r *region) deleteSets(names ...string) {
 // approves exactly the held set. An agent that is restarted knows what the one before has
 // deleted, and that it holds.
 func limit(b *bench) {
-	b.agent.Config.StateDir = filepath.Join(b.t.TempDir(), "krane")
+	b.agent.Config.StateDir = b.t.TempDir()
 	b.plantOurs(6, "orphan")
 	b.want(all()...)
 	b.start()

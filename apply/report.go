@@ -68,16 +68,37 @@ func (r Report) Count(action Action) int {
 	return n
 }
 
-// Err joins the errors of all results, each with its object's ID.
+// Err joins the errors of all results, each with its object's ID. Its text has the first ten, and how many more there
+// are: in an outage every object has one, and the text is logged at each try.
 func (r Report) Err() error {
-	var errs []error
+	var errs joinedErrors
 	for _, result := range r.Results {
 		if result.Err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", result.ID, result.Err))
 		}
 	}
-	return errors.Join(errs...)
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs
 }
+
+// joinedErrors are errors of which few are shown.
+type joinedErrors []error
+
+const shownErrors = 10
+
+// Error returns the text of the first ones, each on a line of its own.
+func (e joinedErrors) Error() string {
+	text := errors.Join(e[:min(len(e), shownErrors)]...).Error()
+	if more := len(e) - shownErrors; more > 0 {
+		text += fmt.Sprintf("\nand %d more", more)
+	}
+	return text
+}
+
+// Unwrap returns all.
+func (e joinedErrors) Unwrap() []error { return e }
 
 // Errors for conditions that callers branch on, found with errors.Is.
 var (

@@ -16,9 +16,11 @@ import (
 const maxNames = 3
 
 // log writes what a pass has come to: one line for each object that was written, and one for all that failed for
-// the same cause. In an outage each object fails at each try.
-func (c *converger) log(ctx context.Context, results []apply.Result) {
+// the same cause, unless it was said of as many since it began. In an outage each object fails at each try. Said is what
+// was said in the pass before, by cause.
+func (c *converger) log(ctx context.Context, said *map[string]int, results []apply.Result) {
 	type failure struct {
+		cause string
 		first apply.Result
 		names []string
 		count int
@@ -33,7 +35,7 @@ func (c *converger) log(ctx context.Context, results []apply.Result) {
 		key := string(r.Action) + " " + causeOf(r)
 		f := byCause[key]
 		if f == nil {
-			f = &failure{first: r}
+			f = &failure{cause: key, first: r}
 			byCause[key] = f
 			order = append(order, f)
 		}
@@ -41,7 +43,13 @@ func (c *converger) log(ctx context.Context, results []apply.Result) {
 			f.names = append(f.names, r.ID.String())
 		}
 	}
+	before := *said
+	*said = make(map[string]int, len(order))
 	for _, f := range order {
+		(*said)[f.cause] = max(f.count, before[f.cause])
+		if f.count <= before[f.cause] {
+			continue
+		}
 		attrs := []any{slog.String("action", string(f.first.Action)), slog.Any("error", f.first.Err)}
 		if f.count == 1 {
 			c.logger.WarnContext(ctx, "object not converged", append(attrs, slog.String("object", f.names[0]))...)

@@ -464,8 +464,8 @@ func TestTheOlderOfTwoIsLeft(t *testing.T) {
 	require.Equal(t, 2, next, "this connection stays")
 }
 
-// TestAnOutageIsOneLineAPass has a hundred objects fail for one cause, and one for another.
-func TestAnOutageIsOneLineAPass(t *testing.T) {
+// TestAnOutageIsOneLine has a hundred objects fail for one cause, and one for another, in each pass.
+func TestAnOutageIsOneLine(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	c := &converger{logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -477,10 +477,24 @@ func TestAnOutageIsOneLineAPass(t *testing.T) {
 		}})
 	}
 	results = append(results, apply.Result{ID: results[0].ID, Action: apply.Failed, Err: errors.New("denied")})
-	c.log(t.Context(), results)
+	for range 3 {
+		c.log(t.Context(), &c.failed, results[50:])
+		c.log(t.Context(), &c.undone, nil)
+	}
 	require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())
+	require.Contains(t, log.String(), "count=50")
+	log.Reset()
+	for range 3 { // more than before
+		c.log(t.Context(), &c.failed, results)
+	}
+	c.log(t.Context(), &c.failed, results[:1])
+	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
 	require.Contains(t, log.String(), "count=100")
 	require.Contains(t, log.String(), "Deployment.apps/proj-shop/web-aa, Deployment.apps/proj-shop/web-ba, Deployment.apps/proj-shop/web-ca\"")
+	log.Reset()
+	c.log(t.Context(), &c.failed, nil) // it has ended
+	c.log(t.Context(), &c.failed, results)
+	require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())
 	require.Contains(t, log.String(), "error=denied object=Deployment.apps/proj-shop/web-aa")
 }
 

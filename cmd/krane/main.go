@@ -121,7 +121,7 @@ func settings() []program.Setting {
 		{"health_probe_bind_address", program.HealthUsage + "; goes before --rpc-port", "host:port or :port"},
 		{"metrics_bind_address", program.MetricsUsage, ""},
 		{"vault.url", "service that decrypts variables", ""},
-		{"vault.key_file", "file with the keys that decrypt variables, without a service", ""},
+		{"vault.key_file", "file with the keys that decrypt variables, without a service: 32 bytes in base64 a line", ""},
 		{"registry.url", "where images are pulled from", ""},
 		{"registry.username", "user of the registry", ""},
 		{"storage_class_name", "class of scratch volumes (default ebs-csi-gp3)", "the name of a storage class"},

@@ -32,10 +32,10 @@ func (e *Errors) common(namespace, image string, millicores, mebi int64, ids ids
 	}
 	// More than the max would overflow where it is counted in bytes or nanocores.
 	if millicores < 1 || millicores > math.MaxInt32 {
-		e.Add("cpu_millicores", millicores, "1 or more, in thousandths of a core")
+		e.Add("cpu_millicores", millicores, "1 to 2147483647, in thousandths of a core")
 	}
 	if mebi < 1 || mebi > math.MaxInt32 {
-		e.Add("memory_mib", mebi, "1 or more, in MiB")
+		e.Add("memory_mib", mebi, "1 to 2147483647, in MiB")
 	}
 }
 

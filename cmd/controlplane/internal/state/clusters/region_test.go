@@ -108,7 +108,7 @@ func TestARefusedRequestChangesNothingInARegion(t *testing.T) {
 		{"a name that is not UTF-8", "PUT", deploymentPath, edit(`"web"`, "\"w\xffb\""), 400, "invalid", `"field":"spec.k8s_name"`},
 		{"type of a field", "PUT", deploymentPath, edit(`8080`, `"http"`), 400, "invalid", `"field":"spec.port"`},
 		{"image", "PUT", deploymentPath, edit(`"image":"web:1",`, ``), 400, "invalid", "want the reference of an image"},
-		{"cpu", "PUT", deploymentPath, edit(`"250"`, `"0"`), 400, "invalid", `"field":"spec.cpu_millicores","value":"0","want":"1 or more, in thousandths of a core"`},
+		{"cpu", "PUT", deploymentPath, edit(`"250"`, `"0"`), 400, "invalid", `"field":"spec.cpu_millicores","value":"0","want":"1 to 2147483647, in thousandths of a core"`},
 		{"negative port", "PUT", deploymentPath, edit(`8080`, `-1`), 400, "invalid", `"field":"spec.port","value":"-1"`},
 		{"autoscaling", "PUT", deploymentPath, edit(`"port"`, `"autoscaling":{"min_replicas":3,"max_replicas":2},"port"`), 400, "invalid", "spec.autoscaling"},
 		{"a name taken", "PUT", regionPath + "/deployments/d_2", deploymentBody, 409, "name_taken", "d_1"},

@@ -70,7 +70,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	repairs := &repairer{registry: registry}
 	parts := newParts(metadata, typed.Discovery(), cell.Region, a.Logger, repairs.drifted)
 	m.contested = parts.contested
-	problems := newProblems(parts.unserved)
+	problems := newProblems(parts.unseen())
 	streams := &streams{contact: contact, metrics: m, logger: a.Logger, problems: problems}
 
 	reports := &reporter{

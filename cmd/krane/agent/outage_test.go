@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -69,6 +70,8 @@ func kubernetesOutage(b *bench) {
 	require.Equal(b, "5 3 1", b.lag())
 	b.eventually("heartbeats report it", acknowledged(5))
 	require.False(b, b.reportedGone("api"))
+	unseen := func() bool { return strings.Contains(strings.Join(b.problems(), " "), "ReplicaSet.apps: its objects are not seen") }
+	b.within(2*time.Minute, "a person learns that nothing is seen", unseen)
 
 	// The next process has not observed the cluster.
 	b.startWith(fault)
@@ -79,11 +82,13 @@ func kubernetesOutage(b *bench) {
 	require.Error(b, b.isReady())
 	require.False(b, b.reportedGone("api"))
 	require.Len(b, b.instances("web"), 1)
+	b.within(time.Minute, "and of this one, too", unseen)
 	b.pause(2 * time.Minute)
 
 	away.Store(false)
 	b.eventually("all is acknowledged", func() bool { return b.lag() == "0 0 0" && b.isReady() == nil })
 	b.eventually("heartbeats report it", acknowledged(0))
+	b.within(time.Minute, "everything is seen", func() bool { return len(b.problems()) == 0 })
 	b.eventually("the new one runs", func() bool { return b.running("late", "web") })
 	b.eventually("the other is gone, and reported so", func() bool { return b.away("api") && b.reportedGone("api") })
 	require.Equal(b, web.GetImage(), b.image("web"))

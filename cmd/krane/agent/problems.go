@@ -23,7 +23,7 @@ const (
 type problems struct {
 	// changed is called when there are others than before. Required.
 	changed func()
-	// kinds are those that cannot be seen. Required.
+	// kinds are those that are not seen. It is called once at a time. Required.
 	kinds func() []*ctrlv1.Problem
 
 	mu sync.Mutex
@@ -51,8 +51,7 @@ func resourceOf(key statesync.Key) string { return key.Collection + "/" + key.ID
 // set notes why something cannot be done; an empty message is that it can. It reports whether that is
 // news.
 func (p *problems) set(resource, message string) bool {
-	// The control plane refuses a heartbeat with other text.
-	message = strings.ReplaceAll(strings.ToValidUTF8(message[:min(len(message), maxProblemMessage)], ""), "\x00", "")
+	message = bounded(message)
 	p.mu.Lock()
 	before := p.of[resource]
 	if message == "" {
@@ -65,6 +64,11 @@ func (p *problems) set(resource, message string) bool {
 		p.changed()
 	}
 	return before != message
+}
+
+// bounded is a message as the control plane takes it: it refuses a heartbeat with another one.
+func bounded(message string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(message[:min(len(message), maxProblemMessage)], ""), "\x00", "")
 }
 
 // keep drops the items of a collection that are not wanted any more.
@@ -87,9 +91,9 @@ func (p *problems) keep(collection stream.Collection, wanted map[statesync.Key]s
 
 // report returns the kinds that cannot be seen, and then the first problems by resource, as they are reported.
 func (p *problems) report() (list []*ctrlv1.Problem) {
-	list = p.kinds()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	list = p.kinds()
 	for _, resource := range slices.Sorted(maps.Keys(p.of)) {
 		if len(list) == maxProblems {
 			break

@@ -41,7 +41,7 @@ func TestAKindThatTheClusterDoesNotServeIsReportedWithWhatToInstall(t *testing.T
 	client, err := clientmetadata.NewForConfig(&rest.Config{Host: server.URL})
 	require.NoError(t, err)
 	ps := newParts(client, nil, "eu", slog.New(slog.DiscardHandler), func(render.Component, apply.ID) {})
-	p := newProblems(ps.unserved)
+	p := newProblems(ps.unseen())
 	require.Empty(t, p.report(), "nothing is known yet")
 	ctx, stop := context.WithCancel(t.Context())
 	var lives sync.WaitGroup

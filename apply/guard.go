@@ -139,8 +139,12 @@ func (e *LimitError) Error() string {
 
 // reason is why each unit of the error is held.
 func (e *LimitError) reason() string {
-	return fmt.Sprintf("%d of %d units are %s, and %d were deleted within %s; the limit is %d",
+	text := fmt.Sprintf("%d of %d units are %s, and %d were deleted within %s; the limit is %d",
 		len(e.Units), e.Owned, cause(e.Named), e.Before, e.Window, e.Limit)
+	if e.Before+len(e.Units) <= e.Limit {
+		text += ", which they were above when the hold began, and time releases nothing"
+	}
+	return text
 }
 
 func cause(named bool) string {

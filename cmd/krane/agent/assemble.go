@@ -108,6 +108,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 		client: client, breakers: &breaker.Set{OnChange: m.breaker, Pause: periods.Pause, Failed: breaker.Unreachable},
 		streams: streams, contact: contact, parts: parts, registry: registry, converger: converge, metrics: m, logger: a.Logger,
 	}
+	sweep.ask = resync.denied
 	resync.queue = &reconcile.Queue[statesync.Key]{Name: "queries", Reconcile: resync.query, Workers: 4, Logger: a.Logger}
 
 	w := &work{group: reconcile.Group{StopTimeout: stopTimeout}, parts: parts, streams: streams}

@@ -53,6 +53,29 @@ func (r *region) reportedGone(name string) bool {
 	})
 }
 
+// unsendable has a row in a state that only a newer control plane knows: it is in no list, and what it wants stays.
+func unsendable(b *bench) {
+	b.want(all("api")...)
+	b.start()
+	b.eventually("it runs", func() bool { return b.running("web", "api") })
+	state := func(name string) string {
+		return "UPDATE deployment_topology SET desired_state = '" + name + "' WHERE deployment_id = 'd_api'"
+	}
+	b.byHand(state("weird"))
+	b.stop()
+	b.start()
+	b.synced(3)
+	b.within(30*time.Minute, "it is held", func() bool { return b.heldFor("doubt") == "1" })
+	b.pause(time.Hour)
+	require.True(b, b.running("web", "api"))
+	require.Empty(b, b.deletes())
+	require.Len(b, b.problems(), 1)
+	require.Regexp(b, "^deployments in no list: 1 objects are in no list .*ReplicaSet.apps/"+namespace+"/api: .*cannot say", b.problems()[0])
+	b.byHand(state("running"))
+	b.within(30*time.Minute, "it is no problem any more", func() bool { return len(b.problems()) == 0 && b.heldFor("doubt") == "0" })
+	require.True(b, b.running("api"))
+}
+
 // orphan is D9: one list is not enough.
 func orphan(b *bench) {
 	b.plant("orphan", "krane", ours("d_orphan"))

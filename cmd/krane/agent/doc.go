@@ -23,6 +23,8 @@
 //     in the cluster. It takes two lists as well. After a restart, after another
 //     epoch, and when two or more items vanish between two lists, an empty list
 //     deletes no object until an item is in it again; deletions_held counts them.
+//   - What both lists lack is deleted only if the control plane, asked for it, knows no such
+//     resource or wants it gone: a row that it cannot send is in no list.
 //   - A namespace that we created is deleted after it has been empty for ten
 //     minutes.
 //

@@ -70,7 +70,9 @@ func kubernetesOutage(b *bench) {
 	require.Equal(b, "5 3 1", b.lag())
 	b.eventually("heartbeats report it", acknowledged(5))
 	require.False(b, b.reportedGone("api"))
-	unseen := func() bool { return strings.Contains(strings.Join(b.problems(), " "), "ReplicaSet.apps: its objects are not seen") }
+	unseen := func() bool {
+		return strings.Contains(strings.Join(b.problems(), " "), "ReplicaSet.apps: its objects are not seen")
+	}
 	b.within(2*time.Minute, "a person learns that nothing is seen", unseen)
 
 	// The next process has not observed the cluster.

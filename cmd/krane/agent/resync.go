@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"connectrpc.com/connect"
@@ -110,6 +111,28 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 		}
 	}
 	return reconcile.Result{}, nil
+}
+
+// denied returns nil if the control plane does not want a resource with this id: it knows none, or wants it gone. An error
+// is why it may want it.
+func (r *resyncer) denied(ctx context.Context, key statesync.Key, id string) error {
+	e := newEntry(key)
+	var answer desired
+	err := r.breakers.Do(ctx, e.resource.rpc, func(ctx context.Context) (err error) {
+		answer, err = r.ask(ctx, e, id)
+		return err
+	})
+	r.contact.call(ctx, e.resource.rpc, err)
+	switch {
+	case connect.CodeOf(err) == connect.CodeNotFound:
+		return nil
+	case err != nil:
+		return fmt.Errorf("the control plane cannot say whether it is wanted: %w", err)
+	case answer.apply != nil:
+		return errors.New("the control plane wants it")
+	default:
+		return nil
+	}
 }
 
 // lives reports whether there is a workload of e. One that was deleted before has come back

@@ -37,6 +37,7 @@ func scenarios() map[string]scenario {
 		"a token file is replaced":       {run: func(b *bench) { tokenReplaced(b, time.Hour) }, leaves: true},
 		"streams are revoked":            {run: streamsRevoked, leaves: true},
 		"an orphan":                      {run: orphan, leaves: true},
+		"a row that cannot be sent":      {run: unsendable},
 		"more orphans than the limit":    {run: limit, leaves: true},
 		"what is held is reported":       {run: heldAtOnce, leaves: true},
 		"what is kept is reported":       {run: keptForAnEmptyList, leaves: true},

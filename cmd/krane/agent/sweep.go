@@ -46,6 +46,8 @@ type sweeper struct {
 	problems *problems
 	// heldChanged is called when other deletions are held than before.
 	heldChanged func()
+	// ask is [resyncer.denied].
+	ask func(context.Context, statesync.Key, string) error
 
 	guards map[stream.Collection]*apply.Guard
 	lists  map[stream.Collection]uint64 // the last list that was compared
@@ -172,7 +174,12 @@ func (s *sweeper) keep(r resource, snapshot statesync.Snapshot, orphans map[type
 func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snapshot, lost int, isNew bool) error {
 	held := map[string]int{}
 	s.held[r.collection] = held
-	defer func() { s.kept(ctx, r.collection, held["empty"]) }()
+	defer func() {
+		s.kept(ctx, r.collection, held["empty"])
+		if held["doubt"] == 0 {
+			s.problems.set(doubtsOf(r.collection), "")
+		}
+	}()
 	live, err := liveIDs(r, snapshot)
 	if err != nil {
 		return err
@@ -199,8 +206,39 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	for uid := range due {
 		ids = append(ids, orphans[uid])
 	}
-	return s.remove(ctx, r, ids, held)
+	ids, doubts := s.undoubted(ctx, r, ids)
+	held["doubt"] = len(doubts)
+	doubt := errors.Join(doubts...)
+	if len(doubts) > 0 {
+		s.problems.set(doubtsOf(r.collection), fmt.Sprintf("%d objects are in no list and are not deleted: %s", len(doubts), doubt))
+	}
+	if len(ids) == 0 {
+		return doubt
+	}
+	return errors.Join(s.remove(ctx, r, ids, held), doubt)
 }
+
+// undoubted returns the objects without the roots that the control plane does not deny, and why these may be wanted: a list
+// lacks what the control plane cannot send, such as a row in a state that only a newer version knows.
+func (s *sweeper) undoubted(ctx context.Context, r resource, ids []apply.ID) (sure []apply.ID, doubts []error) {
+	for _, id := range ids {
+		if r.isRoot(id) {
+			o, err := s.parts[r.component].live.Get(id)
+			if err == nil {
+				err = s.ask(ctx, r.key(id), o.Label(r.label))
+			}
+			if err != nil {
+				doubts = append(doubts, fmt.Errorf("%s: not deleted: %w", id, err))
+				continue
+			}
+		}
+		sure = append(sure, id)
+	}
+	return sure, doubts
+}
+
+// doubtsOf is under which name what may be wanted is reported.
+func doubtsOf(collection stream.Collection) string { return string(collection) + " in no list" }
 
 // kept has a person know how many objects are kept since a list is empty: no approval ends that.
 func (s *sweeper) kept(ctx context.Context, collection stream.Collection, n int) {
@@ -287,7 +325,7 @@ func (s *sweeper) orphans(r resource, snapshot statesync.Snapshot, live map[stri
 
 // publish sets the metric.
 func (s *sweeper) publish() {
-	sums := map[string]int{"grace": 0, "limit": 0, "empty": 0, "unproven": 0}
+	sums := map[string]int{"grace": 0, "limit": 0, "empty": 0, "unproven": 0, "doubt": 0}
 	for _, held := range s.held {
 		for reason, n := range held {
 			sums[reason] += n

@@ -21,6 +21,8 @@ const (
 type FightError struct {
 	// Repairs counts the repairs, or creations, so far.
 	Repairs int
+	// Retry is how long the object is left alone from now on.
+	Retry time.Duration
 	// Deleted is whether the object was deleted each time, not changed.
 	Deleted bool
 	// Hint names a field of the desired object that may be the cause, empty if there
@@ -81,10 +83,10 @@ func (f *fights) enter(id ID, now time.Time, deleted bool) (force bool, err erro
 		at.repairs++
 		return true, nil
 	case now.Before(at.until):
-		return false, at.error()
+		return false, at.error(now)
 	case deleted && at.until.IsZero():
 		at.wait(now)
-		return false, at.error()
+		return false, at.error(now)
 	case !deleted && !at.asked:
 		at.asked = true
 		return false, nil
@@ -115,7 +117,7 @@ func (f *fights) leave(id ID, now time.Time, err error) error {
 	at.wait(now)
 	if conflict, ok := errors.AsType[*ConflictError](err); ok {
 		at.conflicts = conflict.Conflicts
-		return at.error()
+		return at.error(now)
 	}
 	return err
 }
@@ -132,8 +134,8 @@ func (f *fights) contested(now time.Time) (count int) {
 	return count
 }
 
-func (at *fight) error() *FightError {
-	return &FightError{Repairs: at.repairs, Deleted: at.deleted, Conflicts: at.conflicts}
+func (at *fight) error(now time.Time) *FightError {
+	return &FightError{Repairs: at.repairs, Retry: at.until.Sub(now), Deleted: at.deleted, Conflicts: at.conflicts}
 }
 
 func (at *fight) wait(now time.Time) {

@@ -32,13 +32,13 @@ func TestAFightIsAskedAboutAndThenLeftAloneForLongerAndLonger(t *testing.T) {
 	theirs := []Conflict{{Field: ".data.key", Manager: "somebody"}}
 	require.Zero(t, f.contested(now), "the last repair may hold")
 	err = f.leave(id, now, &ConflictError{theirs})
-	require.Equal(t, &FightError{Repairs: fightLimit, Conflicts: theirs}, err)
+	require.Equal(t, &FightError{Repairs: fightLimit, Retry: 30 * time.Second, Conflicts: theirs}, err)
 
 	repairs := fightLimit
 	for _, delay := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
 		now = now.Add(delay - 1)
 		_, err = f.enter(id, now, false)
-		require.Equal(t, &FightError{Repairs: repairs, Conflicts: theirs}, err, "%v", delay)
+		require.Equal(t, &FightError{Repairs: repairs, Retry: 1, Conflicts: theirs}, err, "%v", delay)
 		now = now.Add(1)
 		repaired()
 		repairs++

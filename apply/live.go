@@ -69,8 +69,8 @@ type Live struct {
 	// OnDrift is called, if set, when another program has changed, deleted or
 	// unlabelled one of our objects, or when an event occurs that an object waits for.
 	// A program starts a pass then. It must not block. A call may be spurious, and an
-	// object that is changed again and again stops calling for a minute after five
-	// repairs: the pass at the regular interval sees everything.
+	// object that is changed again and again stops calling for a minute after six
+	// changes, the sixth of which is a fight: the pass at the regular interval sees everything.
 	OnDrift func(Observed)
 	// OnChange is called, if set, for every change of one of our objects that the
 	// watch shows, of its status, too, and for its deletion. A program reconciles the

@@ -14,7 +14,7 @@ type wakes struct {
 
 // wakeLimit and wakeWindow bound the wake-ups for one object.
 const (
-	wakeLimit  = 5
+	wakeLimit  = 6 // five repairs, and the change that shows a fight
 	wakeWindow = time.Minute
 )
 

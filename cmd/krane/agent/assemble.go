@@ -67,7 +67,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	client := control.New(a.Config, tokens, a.Control)
 	registry := newRegistry()
 	contact := newContact(address(a.Config), m, a.Logger)
-	repairs := &repairer{registry: registry}
+	repairs := &repairer{registry: registry, logger: a.Logger}
 	parts := newParts(metadata, typed.Discovery(), cell.Region, a.Logger, repairs.drifted)
 	m.contested = parts.contested
 	problems := newProblems(parts.unseen())

@@ -30,6 +30,8 @@ type entry struct {
 	keyring    string
 	// doubts counts the point queries in a row that disagreed with the stream.
 	doubts int
+	// fought is after how many repairs a fight was logged.
+	fought int
 	// failures counts the resyncs that have failed since it last matched.
 	failures int
 }

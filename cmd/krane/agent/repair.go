@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
@@ -15,6 +17,7 @@ type repairer struct {
 	registry  *registry
 	converger *converger
 	queue     *reconcile.Queue[statesync.Key]
+	logger    *slog.Logger
 }
 
 // drifted wakes the worker of an object that another manager has changed.
@@ -50,5 +53,14 @@ func (r *repairer) repair(ctx context.Context, key statesync.Key) (reconcile.Res
 	}
 	e.uid = "" // the root may have been replaced
 	_, err := r.converger.converge(ctx, e, fromDrift)
-	return reconcile.Result{}, err
+	fight, fought := errors.AsType[*apply.FightError](err)
+	if !fought {
+		return reconcile.Result{}, err
+	}
+	r.converger.problems.set(resourceOf(key), err.Error())
+	if e.fought != fight.Repairs {
+		e.fought = fight.Repairs
+		r.logger.WarnContext(ctx, "object fought over", slog.String("key", key.String()), slog.Any("error", err), slog.Duration("retry_in", fight.Retry))
+	}
+	return reconcile.Result{RequeueAfter: fight.Retry}, nil
 }

@@ -282,8 +282,11 @@ func countsWhatIsFoughtOver(b *bench) {
 	b.eventually("the fight is counted", func() bool { return b.metric("contested_objects") == "1" })
 	require.NotEqual(b, right, b.image("web"), "it is left alone")
 	b.want(deployment("api"))
+	b.within(time.Minute, "it is reported", func() bool {
+		return len(b.problems()) == 1 && strings.Contains(b.problems()[0], "changed back after each of 5 repairs")
+	})
+	b.within(35*time.Second, "the image is back once more", func() bool { return b.image("web") == right })
 	b.eventually("another one is made", func() bool { return b.running("api") })
-	b.eventually("the image is back once more", func() bool { return b.image("web") == right })
 	require.Equal(b, "1", b.metric("contested_objects"), "it is not over")
 	b.within(15*time.Minute, "it is over", func() bool { return b.metric("contested_objects") == "0" })
 }

@@ -26,8 +26,8 @@ func TestAnInvalidDeploymentIsRefusedWithEachFieldNamed(t *testing.T) {
 		`build_id is "": want`:                                           func(d *ctrlv1.ApplyDeployment) { d.BuildId = new("") },
 		`image is "": want`:                                              func(d *ctrlv1.ApplyDeployment) { d.Image = "" },
 		`image is "two words": want`:                                     func(d *ctrlv1.ApplyDeployment) { d.Image = "two words" },
-		`cpu_millicores is "0": want 1 to 2147483647`:                          func(d *ctrlv1.ApplyDeployment) { d.CpuMillicores = 0 },
-		`memory_mib is "-1": want 1 to 2147483647`:                             func(d *ctrlv1.ApplyDeployment) { d.MemoryMib = -1 },
+		`cpu_millicores is "0": want 1 to 2147483647`:                    func(d *ctrlv1.ApplyDeployment) { d.CpuMillicores = 0 },
+		`memory_mib is "-1": want 1 to 2147483647`:                       func(d *ctrlv1.ApplyDeployment) { d.MemoryMib = -1 },
 		`memory_mib is "9223372036854775807": want`:                      func(d *ctrlv1.ApplyDeployment) { d.MemoryMib = 1<<63 - 1 },
 		`port is "0": want 1 to 65535`:                                   func(d *ctrlv1.ApplyDeployment) { d.Port = 0 },
 		`port is "65536": want`:                                          func(d *ctrlv1.ApplyDeployment) { d.Port = 65536 },
@@ -76,11 +76,11 @@ func TestAVariableThatIsWrongIsNamedWithoutItsValue(t *testing.T) {
 func TestAnInvalidSentinelIsRefusedWithEachFieldNamed(t *testing.T) {
 	t.Parallel()
 	for want, broken := range map[string]func(*ctrlv1.ApplySentinel){
-		`sentinel s_1: k8s_name is "1st": want`: func(s *ctrlv1.ApplySentinel) { s.K8SName = "1st" },
-		`sentinel_id is "": want`:               func(s *ctrlv1.ApplySentinel) { s.SentinelId = "" },
-		`replicas is "-1": want 0 or more`:      func(s *ctrlv1.ApplySentinel) { s.Replicas = -1 },
+		`sentinel s_1: k8s_name is "1st": want`:       func(s *ctrlv1.ApplySentinel) { s.K8SName = "1st" },
+		`sentinel_id is "": want`:                     func(s *ctrlv1.ApplySentinel) { s.SentinelId = "" },
+		`replicas is "-1": want 0 or more`:            func(s *ctrlv1.ApplySentinel) { s.Replicas = -1 },
 		`cpu_millicores is "0": want 1 to 2147483647`: func(s *ctrlv1.ApplySentinel) { s.CpuMillicores = 0 },
-		`environment_id is "": want`:            func(s *ctrlv1.ApplySentinel) { s.EnvironmentId = "" },
+		`environment_id is "": want`:                  func(s *ctrlv1.ApplySentinel) { s.EnvironmentId = "" },
 	} {
 		s := sentinel()
 		broken(s)

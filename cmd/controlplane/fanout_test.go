@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,8 +32,8 @@ import (
 // the reader of krane and a connection of its own, and prints what each write took from
 // the request to the region, the lost changes, and what a stream costs the program: 500 streams on
 // SQLite, then 100, 1,000 and 10,000 on two replicas with PostgreSQL of which one is killed, what
-// a stream costs with the most of them against the fewest, and the most once more with 50 streams for each
-// region, so that 200 writes a second are 10,000 messages. TRUEUP_STREAMS is the most; default 10,000.
+// a stream costs with the most of them against the fewest, and the most once more with 25 streams for each
+// region (a credential may have 32), so that 400 writes a second are 10,000 messages. TRUEUP_STREAMS is the most; default 10,000.
 func BenchmarkFanout(b *testing.B) {
 	program := binary(b)
 	most := 10_000
@@ -67,7 +68,7 @@ func BenchmarkFanout(b *testing.B) {
 	b.Run("messages", func(b *testing.B) {
 		for b.Loop() {
 			shared := fanout{
-				program: program, database: pgtest.Start(b, pgtest.Options{}).Database(b), replicas: 2, streams: most, readers: 50, kill: true,
+				program: program, database: pgtest.Start(b, pgtest.Options{}).Database(b), replicas: 2, streams: most, readers: 25, rate: 400, kill: true,
 			}
 			shared.run(b, "fanout_postgres_messages")
 		}
@@ -78,7 +79,7 @@ func BenchmarkFanout(b *testing.B) {
 type cost struct{ kib, cpu float64 }
 
 const (
-	fanoutRate   = 200 // writes a second
+	fanoutRate   = 200 // writes a second, by default
 	fanoutLength = time.Minute
 	fanoutRest   = 20 * time.Second // before the writes: heartbeats only
 )
@@ -87,7 +88,7 @@ const (
 type fanout struct {
 	program, database string
 	replicas, streams int
-	readers           int // streams of each region; 0 means 1
+	readers, rate     int // streams of each region, and writes a second; 0 means 1, and fanoutRate
 	// kill ends the first replica after a third of the writes, as by kill -9.
 	kill bool
 
@@ -104,7 +105,8 @@ type fanout struct {
 
 func (f *fanout) run(b *testing.B, name string) cost {
 	b.Helper()
-	many := fanoutRate * int(fanoutLength/time.Second)
+	f.rate = cmp.Or(f.rate, fanoutRate)
+	many := f.rate * int(fanoutLength/time.Second)
 	f.readers = max(1, f.readers)
 	f.streams -= f.streams % f.readers
 	f.sent, f.received = make([]atomic.Int64, many), make([]atomic.Int64, many*f.readers)
@@ -245,7 +247,7 @@ func (f *fanout) write(b *testing.B) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	random := rand.New(rand.NewPCG(1, 1))
-	tick := time.NewTicker(time.Second / fanoutRate)
+	tick := time.NewTicker(time.Second / time.Duration(f.rate))
 	defer tick.Stop()
 	var writers sync.WaitGroup
 	for n := range f.sent {
@@ -310,7 +312,7 @@ func (f *fanout) report(name string, used time.Duration) {
 		}
 	}
 	book.Add(name+"_streams", float64(f.streams), "streams")
-	book.Add(name+"_messages_per_second", float64(fanoutRate*f.readers), "messages")
+	book.Add(name+"_messages_per_second", float64(f.rate*f.readers), "messages")
 	book.Add(name+"_lost", float64(lost), "messages")
 	book.Add(name+"_lag_p50_ms", benchfigures.Percentile(lags, 0.5), "ms")
 	book.Add(name+"_lag_p99_ms", benchfigures.Percentile(lags, 0.99), "ms")

@@ -60,7 +60,8 @@ func (r *repairer) repair(ctx context.Context, key statesync.Key) (reconcile.Res
 	r.converger.problems.set(resourceOf(key), err.Error())
 	if e.fought != fight.Repairs {
 		e.fought = fight.Repairs
-		r.logger.WarnContext(ctx, "object fought over", slog.String("key", key.String()), slog.Any("error", err), slog.Duration("retry_in", fight.Retry))
+		r.logger.WarnContext(ctx, "object fought over",
+			slog.String("key", key.String()), slog.Any("error", err), slog.Duration("retry_in", fight.Retry))
 	}
 	return reconcile.Result{RequeueAfter: fight.Retry}, nil
 }

@@ -114,7 +114,7 @@ func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneRe
 
 // held takes what the guard holds out of an error: a retry would not cure it.
 func held(err error) (limited []error, others error) {
-	if _, any := errors.AsType[*apply.LimitError](err); !any {
+	if _, over := errors.AsType[*apply.LimitError](err); !over {
 		return nil, err
 	}
 	if all, ok := err.(interface{ Unwrap() []error }); ok {

@@ -23,7 +23,7 @@ func TestAnErrorOfALoopIsLoggedOncePerOutage(t *testing.T) {
 		var log bytes.Buffer
 		passes := 0
 		loop := reconcile.Loop{
-			Name: "pull", Interval: time.Second, Logger: program.Changes(slog.New(slog.NewTextHandler(&log, nil)).With("agent", "a")),
+			Name: "pull", Interval: time.Second, Logger: program.Changes(slog.New(slog.NewTextHandler(&log, nil)).With(slog.String("agent", "a"))),
 			Reconciler: reconcile.Func(func(context.Context) (reconcile.Result, error) {
 				passes++
 				switch {

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,7 +42,7 @@ func TestWhatANamespaceIsGivenIsMadeOnce(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprint("n-", i)
 	}
-	fresh, err = agent.Furnish(cell, 1, append(names, names[0], names[1499])...)
+	fresh, err = agent.Furnish(cell, 1, slices.Concat(names, []string{names[0], names[1499]})...)
 	require.NoError(t, err)
 	require.Equal(t, 1501, fresh)
 	_, err = agent.Furnish(cell, 1, "Not a namespace")

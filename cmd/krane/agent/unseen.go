@@ -24,7 +24,7 @@ func (ps parts) unseen() func() []*ctrlv1.Problem {
 		before := since
 		since = map[string]time.Time{}
 		for _, c := range components() {
-			joined, _ := ps[c].synced().(interface{ Unwrap() []error }) //nolint:errorlint // one error for each kind
+			joined, _ := ps[c].synced().(interface{ Unwrap() []error })
 			if joined == nil {
 				continue
 			}

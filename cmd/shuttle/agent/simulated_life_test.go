@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -49,9 +50,7 @@ func lifeOfACluster(p *starbaseWorld, s *simtest.Scenario) {
 			"service_name": "web", "image": image, "replicas": 2, "env": map[string]any{"GREETING": image},
 			"ports": []any{map[string]any{"container_port": 8080}},
 		}
-		for key, value := range more {
-			spec[key] = value
-		}
+		maps.Copy(spec, more)
 		return spec
 	}
 	full := map[string]any{
@@ -61,9 +60,7 @@ func lifeOfACluster(p *starbaseWorld, s *simtest.Scenario) {
 		spec := map[string]any{
 			"cluster_id": clusterID, "workspace_id": uuid(1000 + n), "workspace_slug": "acme", "slug": fmt.Sprint("shop", n),
 		}
-		for key, value := range more {
-			spec[key] = value
-		}
+		maps.Copy(spec, more)
 		p.plane.Put(projectPath(n), spec)
 	}
 	limits := func(pods, cpu string) map[string]any {

@@ -101,7 +101,7 @@ func TestWhatIsDeletedStaysSoWhileNothingIsSeen(t *testing.T) {
 		p.away(true)
 		time.Sleep(time.Minute)
 		p.desired.confirm()
-		p.fails()
+		_ = p.fails()
 		require.Nil(t, p.of(1), "it was gone, and nothing shows that it is back")
 		require.Equal(t, starbase.PhaseApplying, p.of(0).Phase)
 		require.Equal(t, starbase.ClassUnseen, p.told().ClusterErrorClass)
@@ -109,7 +109,7 @@ func TestWhatIsDeletedStaysSoWhileNothingIsSeen(t *testing.T) {
 		require.False(t, p.told().Complete)
 
 		p.done = nil // as after a restart
-		p.fails()
+		_ = p.fails()
 		require.Equal(t, starbase.ClassUnseen, p.of(1).ErrorClass)
 		require.Equal(t, starbase.PhaseApplying, p.of(1).Phase)
 
@@ -134,9 +134,9 @@ func TestAServiceThatCameBackIsNotKnownToBeGone(t *testing.T) {
 		p.away(true)
 		time.Sleep(time.Minute)
 		p.accept(p.state(2, "web", "api"))
-		p.fails()
+		_ = p.fails()
 		p.accept(p.tombstones(3, 1))
-		p.fails()
+		_ = p.fails()
 		require.Equal(t, starbase.ClassUnseen, p.of(1).ErrorClass)
 	})
 }
@@ -149,10 +149,10 @@ func TestAStartIsNoOutage(t *testing.T) {
 		p.accept(p.state(1, "web"))
 		p.away(true)
 		time.Sleep(time.Minute)
-		p.fails()
+		_ = p.fails()
 		require.Empty(t, p.told().ClusterErrorClass, "never seen, for less than half a minute of passes")
 		time.Sleep(slowStart)
-		p.fails()
+		_ = p.fails()
 		require.Equal(t, starbase.ClassUnseen, p.told().ClusterErrorClass)
 	})
 }
@@ -173,7 +173,7 @@ func TestARecordThatCannotBeReadIsTheReason(t *testing.T) {
 		require.EqualValues(t, 1, p.generationApplied())
 		p.guard.Memory, p.memory = lost{errors.New("it is garbage")}, "ConfigMap starform-system/shuttle-deletions-x"
 		p.accept(p.tombstones(2, 1))
-		p.fails()
+		_ = p.fails()
 		require.Equal(t, 2, p.count("deployments"))
 		require.EqualValues(t, 1, p.generationApplied(), "the pass has failed")
 		for _, text := range []string{p.of(1).Message, p.told().ClusterMessage} {
@@ -218,7 +218,7 @@ func TestANamespaceThatAPersonUsesIsReported(t *testing.T) {
 		require.Equal(t, 1, p.count("namespaces"))
 		require.Empty(t, p.told().ClusterErrorClass, "it takes a while")
 		time.Sleep(slowDeletion)
-		p.fails()
+		_ = p.fails()
 		require.Equal(t, starbase.ClassLeftover, p.told().ClusterErrorClass)
 		require.Contains(t, p.told().ClusterMessage, "Namespace/proj-shop: ")
 		require.Contains(t, p.told().ClusterMessage, "ConfigMap/proj-shop/kept")
@@ -309,7 +309,7 @@ func TestWhatIsBackIsNotHeldAnyMore(t *testing.T) {
 		p.away(true)
 		time.Sleep(time.Minute)
 		p.desired.confirm()
-		p.fails()
+		_ = p.fails()
 		require.Equal(t, digest, p.told().HeldDeletions.Digest, "while nothing is seen, it is held")
 		p.away(false)
 		time.Sleep(2 * time.Minute)

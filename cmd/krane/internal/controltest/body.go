@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -88,7 +89,7 @@ func (b *body) next() error {
 		return err
 	}
 	if head[0] == last {
-		b.ready = append(head, content...)
+		b.ready = slices.Concat(head, content)
 		return nil
 	}
 	m := ctrlv1.NewMessage(b.collection)

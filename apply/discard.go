@@ -56,7 +56,7 @@ func (a *Applier) unwanted(set *Set, views []*view.Kind, plan *prunePlan) []Obse
 	var found []Observed
 	var kind schema.GroupKind
 	items := statement{set: set, hints: set.hintsOf(set.kindsOf(views))}
-	take := func(n view.Name, r *view.Record) bool {
+	take := func(n view.Name, r *view.Record) bool { //nolint:unparam // it ends no iteration
 		going, unowned, strayed := r.Pruned() || r.Deleting(), r.Unowned(), r.Strayed()
 		if set.hasItem(items.group, n) {
 			return true

@@ -68,7 +68,8 @@ func BenchmarkFanout(b *testing.B) {
 	b.Run("messages", func(b *testing.B) {
 		for b.Loop() {
 			shared := fanout{
-				program: program, database: pgtest.Start(b, pgtest.Options{}).Database(b), replicas: 2, streams: most, readers: 25, rate: 400, kill: true,
+				program: program, database: pgtest.Start(b, pgtest.Options{}).Database(b), replicas: 2, kill: true,
+				streams: most, readers: 25, rate: 400,
 			}
 			shared.run(b, "fanout_postgres_messages")
 		}

@@ -158,7 +158,7 @@ var (
 // visit opens a page, and fills in the forms of Keycloak until there are no more.
 func (p *person) visit(address string) (int, string) {
 	p.t.Helper()
-	status, page := p.read(p.client.Get(address)) //nolint:bodyclose,noctx // it is closed; a test
+	status, page := p.read(p.client.Get(address)) //nolint:noctx // a test
 	for range 5 {
 		form := actionPattern.FindStringSubmatch(page)
 		if status != http.StatusOK || form == nil || !strings.Contains(form[1], "/realms/company/") {
@@ -178,7 +178,7 @@ func (p *person) visit(address string) (int, string) {
 			require.NoError(p.t, err)
 			to = at.Scheme + "://" + at.Host + to
 		}
-		status, page = p.read(p.client.PostForm(to, fields)) //nolint:bodyclose,noctx // as above
+		status, page = p.read(p.client.PostForm(to, fields)) //nolint:noctx // as above
 	}
 	return status, page
 }

@@ -57,7 +57,7 @@ func TestAClusterIsThereUntilItIsInterrupted(t *testing.T) {
 	defer interrupt()
 	var out, errs bytes.Buffer
 	status := make(chan int, 1)
-	go func() { status <- program.Run(ctx, command(nil), []string{"cluster", folder}, &out, &errs) }()
+	go func() { status <- program.Run(ctx, command(nil), []string{"cluster", folder}, &out, &errs) }() //nolint:contextcheck // it has one
 	access := filepath.Join(folder, "kubeconfig")
 	await.Eventually(t, "a kubeconfig", func() bool {
 		_, err := os.Stat(access)

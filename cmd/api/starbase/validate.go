@@ -34,6 +34,7 @@ const (
 	wantProtocol = "TCP or UDP"
 )
 
+//nolint:gochecknoglobals // never written to
 var (
 	uuidPattern     = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 	slugPattern     = short(63, `^[a-z0-9][a-z0-9-]*[a-z0-9]$`)

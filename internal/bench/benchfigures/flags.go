@@ -19,5 +19,5 @@ func AtLeast[T cmp.Ordered](flag string, value, least T) error {
 
 // Interrupted is a context that ends when a person or the system ends the program, so that it stops what it has started.
 func Interrupted() (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // where a program begins
 }

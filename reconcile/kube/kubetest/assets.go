@@ -29,7 +29,7 @@ const (
 // what its users download, so it is here under other names, which "make tidy" copies.
 //
 //go:embed module
-var module embed.FS //nolint:gochecknoglobals // constant
+var module embed.FS
 
 // BuildAssets returns the folder with the programs of a Kubernetes control
 // plane and the data files beside them, building it first when this machine has

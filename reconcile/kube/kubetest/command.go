@@ -17,7 +17,7 @@ import (
 var errElsewhere = errors.New("left to kubectl")
 
 // flags are the flags of kubectl that are understood here, by their long names.
-var flags = map[string]string{
+var flags = map[string]string{ //nolint:gochecknoglobals // constant
 	"-A": "all-namespaces", "-l": "selector", "-n": "namespace", "-o": "output", "-p": "patch",
 	"--all": "all", "--all-namespaces": "all-namespaces", "--cascade": "cascade", "--field-manager": "field-manager",
 	"--field-selector": "field-selector", "--for": "for", "--ignore-not-found": "ignore-not-found", "--namespace": "namespace",
@@ -26,10 +26,10 @@ var flags = map[string]string{
 }
 
 // switches are those that have no value of their own.
-var switches = []string{"all", "all-namespaces", "ignore-not-found", "wait"}
+var switches = []string{"all", "all-namespaces", "ignore-not-found", "wait"} //nolint:gochecknoglobals // constant
 
 // verbs are the commands of kubectl that are carried out here, with the flags of each.
-var verbs = map[string][]string{
+var verbs = map[string][]string{ //nolint:gochecknoglobals // constant
 	"get":    {"all-namespaces", "field-selector", "ignore-not-found", "namespace", "output", "selector"},
 	"create": nil,
 	"patch":  {"field-manager", "namespace", "patch", "subresource", "type"},

@@ -26,7 +26,7 @@ type Shared struct {
 func (s *Shared) Cluster(tb testing.TB) *Cluster {
 	tb.Helper()
 	s.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), startLimit) // not of the first test alone
+		ctx, cancel := context.WithTimeout(context.Background(), startLimit) //nolint:forbidigo // not of the first test alone
 		defer cancel()
 		s.cluster, s.err = Run(ctx, s.Options)
 	})
@@ -48,7 +48,7 @@ func (s *Shared) Stop() {
 func (s *Shared) Main(m *testing.M) {
 	code := m.Run()
 	s.Stop()
-	os.Exit(code)
+	os.Exit(code) //nolint:forbidigo // the end of TestMain
 }
 
 // Namespace creates a namespace for the test and returns its name, which no other test has. It stays

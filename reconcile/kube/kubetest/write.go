@@ -42,7 +42,7 @@ func (r reader) create(ctx context.Context, c command) error {
 }
 
 // patchTypes are the types of a patch, by kubectl's names.
-var patchTypes = map[string]string{
+var patchTypes = map[string]string{ //nolint:gochecknoglobals // constant
 	"": "application/strategic-merge-patch+json", "merge": "application/merge-patch+json", "json": "application/json-patch+json",
 }
 

@@ -14,7 +14,7 @@ import (
 func (k kind) taken(body json.RawMessage, words []string) (json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if len(k.printed) == 0 || json.Unmarshal(body, &members) != nil {
-		return body, nil // the server says what is wrong with it
+		return body, nil //nolint:nilerr // the server says what is wrong with it
 	}
 	dropped := false
 	for _, name := range k.printed {

@@ -48,16 +48,17 @@ func follow[T any](ctx context.Context, what string, logger *slog.Logger, read f
 			err := read(ctx)
 			switch {
 			case ctx.Err() != nil:
-				return reconcile.Result{}, nil
+				return reconcile.Result{}, nil //nolint:nilerr // what fails because it ends is no failure
 			case err != nil:
 				if err.Error() != said {
-					logger.ErrorContext(ctx, what+" not reloaded", slog.Any("error", err))
+					logger.ErrorContext(ctx, what+" not reloaded", slog.Any("error", err)) //nolint:sloglint // of constants
 				}
 				said = err.Error()
 				return reconcile.Result{}, nil
 			}
 			said = ""
 			if now := current(); !reflect.DeepEqual(before, now) {
+				//nolint:sloglint // as above
 				logger.InfoContext(ctx, what+" reloaded", slog.Any("before", labels(before)), slog.Any("now", labels(now)))
 			}
 			return reconcile.Result{}, nil

@@ -25,7 +25,9 @@ type problem struct {
 }
 
 // The states of clusters and regions.
-var ( //nolint:gochecknoglobals // never written to
+//
+//nolint:gochecknoglobals // never written to
+var (
 	tokenEnded     = state{"token ended", "bad"}
 	silent         = state{"silent", "bad"}
 	noReport       = state{"no report", "bad"}

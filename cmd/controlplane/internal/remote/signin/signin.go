@@ -85,7 +85,7 @@ func (c *Client) named(ctx context.Context) (oidcauth.SignIn, error) {
 func (c *Client) provider(ctx context.Context, of oidcauth.SignIn) (*oidc.Provider, *oauth2.Config, error) {
 	provider, err := oidc.NewProvider(ctx, of.Issuer)
 	if err != nil {
-		return nil, nil, fmt.Errorf("issuer %s: %.300s", of.Issuer, err) // it has the answer, as long as that is
+		return nil, nil, fmt.Errorf("issuer %s: %.300s", of.Issuer, err) //nolint:errorlint // it has the answer, as long as that is
 	}
 	if err := oidcauth.CheckEndpoints(of.Issuer, provider); err != nil {
 		return nil, nil, fmt.Errorf("issuer %s: %w", of.Issuer, err)

@@ -34,7 +34,7 @@ func Kept(tb testing.TB, d *Database) (n int) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // it is given back
+	defer conn.Close()
 	if err := conn.Raw(func(raw any) error { n = len(raw.(*keptConn).statements); return nil }); err != nil {
 		tb.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func (k keeping) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 // connection is what the driver of SQLite has.
-type connection interface {
+type connection interface { //nolint:interfacebloat // the sum of what database/sql asks for
 	driver.Conn
 	driver.ConnBeginTx
 	driver.ConnPrepareContext

@@ -48,7 +48,7 @@ func TestAStatementIsParsedOnceAConnection(t *testing.T) {
 		const query = `SELECT n FROM numbers WHERE n >= ? ORDER BY n`
 		outer, err := tx.QueryContext(ctx, query, 7)
 		require.NoError(t, err)
-		defer outer.Close() //nolint:errcheck // it was read
+		defer outer.Close()
 		var pairs []string
 		for outer.Next() {
 			var a int

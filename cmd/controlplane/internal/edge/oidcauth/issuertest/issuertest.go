@@ -82,7 +82,7 @@ func Start(tb testing.TB) *Issuer {
 func (i *Issuer) Rotate() {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		panic(err) // there is no randomness
+		panic(err) //nolint:forbidigo // there is no randomness
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -177,7 +177,7 @@ func (i *Issuer) Claims(other Claims) string {
 	maps.DeleteFunc(all, func(_ string, value any) bool { return value == nil })
 	text, err := json.Marshal(all)
 	if err != nil {
-		panic(err) // the test's own claims
+		panic(err) //nolint:forbidigo // the test's own claims
 	}
 	return string(text)
 }

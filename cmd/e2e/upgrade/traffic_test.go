@@ -394,9 +394,15 @@ func (l *traffic) whole(url string) {
 	require.NoError(l.t, err)
 	defer stream.Close()
 	clear(have)
-	for stream.Receive() && stream.Msg().GetSynced() == nil {
-		have[stream.Msg().GetApply().GetDeploymentId()] = stream.Msg().GetApply().GetImage()
+	// What was committed last has its version, and so its place in the list or behind it, once the process
+	// that numbers has ended and another one does.
+	synced := false
+	for (!synced || !maps.Equal(l.deployments, have)) && stream.Receive() {
+		synced = synced || stream.Msg().GetSynced() != nil
+		if order := stream.Msg().GetApply(); order != nil {
+			have[order.GetDeploymentId()] = order.GetImage()
+		}
 	}
-	require.NotNil(l.t, stream.Msg().GetSynced(), stream.Err())
-	require.Equal(l.t, l.deployments, have)
+	require.Equal(l.t, l.deployments, have, stream.Err())
+	require.True(l.t, synced, stream.Err())
 }

@@ -16,6 +16,18 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
 
+// migrated gives the database the schema of this version, and returns a connection to it.
+func migrated(t *testing.T, source string) *sql.DB {
+	t.Helper()
+	before, err := db.Open(t.Context(), source)
+	require.NoError(t, err)
+	require.NoError(t, before.Close())
+	database, err := sql.Open("pgx", source)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, database.Close()) })
+	return database
+}
+
 // TestAStartWaitsForADatabaseThatHangs has a table locked, as by a migration or a dump, when the program starts.
 func TestAStartWaitsForADatabaseThatHangs(t *testing.T) {
 	t.Parallel()
@@ -23,12 +35,7 @@ func TestAStartWaitsForADatabaseThatHangs(t *testing.T) {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
 			source := pgtest.NewDatabase(t)
-			before, err := db.Open(t.Context(), source)
-			require.NoError(t, err)
-			require.NoError(t, before.Close())
-			database, err := sql.Open("pgx", source)
-			require.NoError(t, err)
-			defer database.Close()
+			database := migrated(t, source)
 			lock, err := database.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			defer lock.Rollback() //nolint:errcheck // it is over
@@ -83,13 +90,8 @@ func TestAStartWaitsForADatabaseThatHangs(t *testing.T) {
 func TestAProgramRefusesASchemaThatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	source := pgtest.NewDatabase(t)
-	before, err := db.Open(t.Context(), source)
-	require.NoError(t, err)
-	require.NoError(t, before.Close())
-	database, err := sql.Open("pgx", source)
-	require.NoError(t, err)
-	defer database.Close()
-	_, err = database.ExecContext(t.Context(), `INSERT INTO controlplane_schema (version) SELECT max(version) + 1 FROM controlplane_schema`)
+	database := migrated(t, source)
+	_, err := database.ExecContext(t.Context(), `INSERT INTO controlplane_schema (version) SELECT max(version) + 1 FROM controlplane_schema`)
 	require.NoError(t, err)
 	ended := execute(t, binary(t), []string{}, "--database", source, "--admin-token-file", writeFile(t, adminToken),
 		"--metrics-bind-address", "127.0.0.1:0", "--listen", "127.0.0.1:0")

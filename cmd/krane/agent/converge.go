@@ -142,8 +142,9 @@ func (c *converger) create(ctx context.Context, e *entry) (changed bool, err err
 	return changed, nil
 }
 
-// claim makes the objects those of e, unless one is that of another resource that is wanted, or whose root is there:
-// ids that differ in case, or in - and _, make the same names. Who has them keeps them, also over a restart.
+// claim registers the objects for e. It returns an error if an object belongs to another resource that is desired or
+// whose root exists: ids that differ in case, or in - and _, give the same names. The first resource keeps the
+// names, also over a restart.
 func (c *converger) claim(e *entry, objects []*unstructured.Unstructured) error {
 	ids := make([]apply.ID, len(objects))
 	for i, o := range objects {
@@ -169,7 +170,7 @@ func (c *converger) claim(e *entry, objects []*unstructured.Unstructured) error 
 	return nil
 }
 
-// rooted reports whether another root than that of e has an id in a namespace.
+// rooted reports whether the namespace has a root with the id, other than the root of e.
 func (c *converger) rooted(e *entry, namespace, id string) bool {
 	for o := range c.parts[e.resource.component].live.All() {
 		if o.ID.Namespace == namespace && !o.Deleting && e.resource.isRoot(o.ID) && o.ID != e.resource.rootID(e.key) &&

@@ -164,7 +164,7 @@ func (r *registry) confirm(collection string, listed map[statesync.Key]statesync
 	return keys
 }
 
-// claim stores that the objects belong to e, unless one belongs to another that is wanted: then it returns that one.
+// claim stores that the objects belong to e. If one belongs to another desired key, it stores nothing and returns both.
 func (r *registry) claim(e *entry, ids ...apply.ID) (taken apply.ID, by statesync.Key, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

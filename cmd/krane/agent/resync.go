@@ -63,11 +63,7 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 	var answer desired
 	var err error = connect.NewError(connect.CodeNotFound, errors.New("its id is unknown"))
 	if id != "" {
-		err = r.breakers.Do(ctx, e.resource.rpc, func(ctx context.Context) (err error) {
-			answer, err = r.ask(ctx, e, id)
-			return err
-		})
-		r.contact.call(ctx, e.resource.rpc, err)
+		answer, err = r.answer(ctx, e.resource, id)
 	}
 	if err != nil && connect.CodeOf(err) != connect.CodeNotFound && !errors.Is(err, context.Canceled) {
 		r.logger.DebugContext(ctx, "point query failed", slog.String("key", key.String()), slog.Any("error", err))
@@ -113,16 +109,20 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 	return reconcile.Result{}, nil
 }
 
-// denied returns nil if the control plane does not want a resource with this id: it knows none, or wants it gone. An error
-// is why it may want it.
-func (r *resyncer) denied(ctx context.Context, key statesync.Key, id string) error {
-	e := newEntry(key)
-	var answer desired
-	err := r.breakers.Do(ctx, e.resource.rpc, func(ctx context.Context) (err error) {
-		answer, err = r.ask(ctx, e, id)
+// answer makes the point query, unless its breaker is open.
+func (r *resyncer) answer(ctx context.Context, of resource, id string) (answer desired, err error) {
+	err = r.breakers.Do(ctx, of.rpc, func(ctx context.Context) (err error) {
+		answer, err = r.ask(ctx, of, id)
 		return err
 	})
-	r.contact.call(ctx, e.resource.rpc, err)
+	r.contact.call(ctx, of.rpc, err)
+	return answer, err
+}
+
+// denied returns nil if the control plane has no resource with this id, or desires it to be absent. Otherwise the error
+// says why the resource may be desired.
+func (r *resyncer) denied(ctx context.Context, of resource, id string) error {
+	answer, err := r.answer(ctx, of, id)
 	switch {
 	case connect.CodeOf(err) == connect.CodeNotFound:
 		return nil
@@ -150,10 +150,10 @@ func orNothing(m proto.Message) proto.Message {
 }
 
 // ask makes the point query.
-func (r *resyncer) ask(ctx context.Context, e *entry, id string) (desired, error) {
+func (r *resyncer) ask(ctx context.Context, of resource, id string) (desired, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	message, err := r.message(ctx, e.resource.component, id)
+	message, err := r.message(ctx, of.component, id)
 	if err != nil {
 		return desired{received: true}, err
 	}

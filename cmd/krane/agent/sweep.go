@@ -47,7 +47,7 @@ type sweeper struct {
 	// heldChanged is called when other deletions are held than before.
 	heldChanged func()
 	// ask is [resyncer.denied].
-	ask func(context.Context, statesync.Key, string) error
+	ask func(ctx context.Context, of resource, id string) error
 
 	guards map[stream.Collection]*apply.Guard
 	lists  map[stream.Collection]uint64 // the last list that was compared
@@ -218,14 +218,14 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	return errors.Join(s.remove(ctx, r, ids, held), doubt)
 }
 
-// undoubted returns the objects without the roots that the control plane does not deny, and why these may be wanted: a list
-// lacks what the control plane cannot send, such as a row in a state that only a newer version knows.
+// undoubted returns the objects that may be deleted, and an error for each root that may be desired although no list
+// has it: a list lacks what the control plane cannot send, such as a row in a state that only a newer version knows.
 func (s *sweeper) undoubted(ctx context.Context, r resource, ids []apply.ID) (sure []apply.ID, doubts []error) {
 	for _, id := range ids {
 		if r.isRoot(id) {
 			o, err := s.parts[r.component].live.Get(id)
 			if err == nil {
-				err = s.ask(ctx, r.key(id), o.Label(r.label))
+				err = s.ask(ctx, r, o.Label(r.label))
 			}
 			if err != nil {
 				doubts = append(doubts, fmt.Errorf("%s: not deleted: %w", id, err))
@@ -237,7 +237,7 @@ func (s *sweeper) undoubted(ctx context.Context, r resource, ids []apply.ID) (su
 	return sure, doubts
 }
 
-// doubtsOf is under which name what may be wanted is reported.
+// doubtsOf is the resource of the problem about roots that may be desired.
 func doubtsOf(collection stream.Collection) string { return string(collection) + " in no list" }
 
 // kept has a person know how many objects are kept since a list is empty: no approval ends that.

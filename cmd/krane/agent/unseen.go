@@ -15,9 +15,9 @@ import (
 // slowView is how long it may take until a kind is seen, before a person has to know.
 const slowView = 20 * time.Second
 
-// unseen returns what returns the kinds that are not seen, one call at a time: those that the cluster does not serve, or not
-// to the agent, each with what to do, and those of which nothing is seen for long. Until all are seen, the agent applies
-// and deletes nothing.
+// unseen returns a function that reports the kinds without a complete view: a kind that the cluster does not serve, or that
+// the agent may not read, with the remedy, and any other kind after slowView. The function is not safe for concurrent
+// use. Until all kinds are synced, the agent applies and deletes nothing.
 func (ps parts) unseen() func() []*ctrlv1.Problem {
 	var since map[string]time.Time // by kind
 	return func() (list []*ctrlv1.Problem) {

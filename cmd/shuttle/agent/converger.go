@@ -29,7 +29,7 @@ type converger struct {
 	last    apply.PruneReport // of the last prune
 	pruned  *accepted         // the state whose deletions were all found and tried, or held
 	limited string            // the last log text about the deletions that the guard holds
-	failed  map[string]int    // how many objects were said to fail, by cause
+	failed  map[string]int    // how many failed objects were logged, by cause
 	undone  map[string]int    // the same of deletions
 
 	memory     string                 // of the guard, for people
@@ -49,13 +49,13 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	c.metrics.passes.Inc()
 	c.forget(current)
 	report, err := c.applier.Apply(ctx, current.set)
-	c.log(ctx, &c.failed, report.Results)
+	c.failed = c.log(ctx, c.failed, report.Results)
 	var pruneErr error
 	if confirmed && c.desired.names(current) {
 		c.last, pruneErr = c.prune(ctx, current)
 		if slices.ContainsFunc(c.last.Results, func(r apply.Result) bool { return r.Action == apply.Deleted && replaced(current.set, r.ID) }) {
 			report, err = c.applier.Apply(ctx, current.set) // the replicas are stated in the same pass
-			c.log(ctx, &c.failed, report.Results)
+			c.failed = c.log(ctx, c.failed, report.Results)
 		}
 		// The other deletions were tried, whatever one of them has come to.
 		c.pruned = nil
@@ -90,7 +90,7 @@ func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneRe
 		Grace:      grace,
 		Guard:      c.guard, Approved: current.state.ApprovedDeletions,
 	})
-	c.log(ctx, &c.undone, report.Results)
+	c.undone = c.log(ctx, c.undone, report.Results)
 	c.metrics.held.WithLabelValues("limit").Set(float64(len(report.Held.IDs())))
 	c.metrics.held.WithLabelValues("grace").Set(float64(report.Pending))
 	c.metrics.held.WithLabelValues("needed").Set(float64(needed(report.Results)))

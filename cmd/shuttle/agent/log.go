@@ -16,9 +16,9 @@ import (
 const maxNames = 3
 
 // log writes what a pass has come to: one line for each object that was written, and one for all that failed for
-// the same cause, unless it was said of as many since it began. In an outage each object fails at each try. Said is what
-// was said in the pass before, by cause.
-func (c *converger) log(ctx context.Context, said *map[string]int, results []apply.Result) {
+// the same cause, unless as many were logged since the cause began: in an outage each object fails at each try. It takes
+// how many failures were logged, by cause, and returns the same for the next pass.
+func (c *converger) log(ctx context.Context, before map[string]int, results []apply.Result) (logged map[string]int) {
 	type failure struct {
 		cause string
 		first apply.Result
@@ -43,10 +43,9 @@ func (c *converger) log(ctx context.Context, said *map[string]int, results []app
 			f.names = append(f.names, r.ID.String())
 		}
 	}
-	before := *said
-	*said = make(map[string]int, len(order))
+	logged = make(map[string]int, len(order))
 	for _, f := range order {
-		(*said)[f.cause] = max(f.count, before[f.cause])
+		logged[f.cause] = max(f.count, before[f.cause])
 		if f.count <= before[f.cause] {
 			continue
 		}
@@ -58,6 +57,7 @@ func (c *converger) log(ctx context.Context, said *map[string]int, results []app
 		c.logger.WarnContext(ctx, "objects not converged", append(attrs, slog.Int("count", f.count),
 			slog.String("first", strings.Join(f.names, ", ")))...)
 	}
+	return logged
 }
 
 // causeOf is the text of an error without what names the object: two objects that fail for the same cause have the

@@ -478,22 +478,22 @@ func TestAnOutageIsOneLine(t *testing.T) {
 	}
 	results = append(results, apply.Result{ID: results[0].ID, Action: apply.Failed, Err: errors.New("denied")})
 	for range 3 {
-		c.log(t.Context(), &c.failed, results[50:])
-		c.log(t.Context(), &c.undone, nil)
+		c.failed = c.log(t.Context(), c.failed, results[50:])
+		c.undone = c.log(t.Context(), c.undone, nil)
 	}
 	require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())
 	require.Contains(t, log.String(), "count=50")
 	log.Reset()
 	for range 3 { // more than before
-		c.log(t.Context(), &c.failed, results)
+		c.failed = c.log(t.Context(), c.failed, results)
 	}
-	c.log(t.Context(), &c.failed, results[:1])
+	c.failed = c.log(t.Context(), c.failed, results[:1])
 	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
 	require.Contains(t, log.String(), "count=100")
 	require.Contains(t, log.String(), "Deployment.apps/proj-shop/web-aa, Deployment.apps/proj-shop/web-ba, Deployment.apps/proj-shop/web-ca\"")
 	log.Reset()
-	c.log(t.Context(), &c.failed, nil) // it has ended
-	c.log(t.Context(), &c.failed, results)
+	c.failed = c.log(t.Context(), c.failed, nil) // it has ended
+	c.failed = c.log(t.Context(), c.failed, results)
 	require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())
 	require.Contains(t, log.String(), "error=denied object=Deployment.apps/proj-shop/web-aa")
 }

@@ -19,7 +19,7 @@ type pause struct {
 	hastened time.Time
 }
 
-func (p *pause) after(s Stream) (next time.Duration) {
+func (p *pause) after(s Stream) time.Duration {
 	const minBound, maxBound, forLog = 500 * time.Millisecond, time.Minute, 4 * time.Second
 	lasted := time.Since(s.Began)
 	switch {
@@ -33,7 +33,6 @@ func (p *pause) after(s Stream) (next time.Duration) {
 	case lasted >= time.Minute:
 		p.away, p.doubts = 0, 0
 	}
-	defer func() { p.away += next }()
 	bound := min(max(p.away, minBound), maxBound)
 	var end *EndError
 	switch {
@@ -45,7 +44,9 @@ func (p *pause) after(s Stream) (next time.Duration) {
 		// The server is up, and holds the next stream until its log is.
 		bound = min(bound, forLog)
 	}
-	return random(bound)
+	next := random(bound)
+	p.away += next
+	return next
 }
 
 // cut returns how much of a pause remains once it is cut short: nothing, or enough to

@@ -114,7 +114,7 @@ func TestARatioHasTheFirstAboveTheSecond(t *testing.T) {
 	require.Equal(t, []float64{2, 0.5}, benchfigures.Ratios([]float64{8, 1}, []float64{4, 2}))
 }
 
-// TestMeasuredCountsAllocationsAndReturnsTheError is not parallel: the allocations are those of the process.
+// TestMeasuredCountsAllocationsAndReturnsTheError is not parallel, because allocations are counted for the process.
 //
 //nolint:paralleltest // see above
 func TestMeasuredCountsAllocationsAndReturnsTheError(t *testing.T) {

@@ -15,7 +15,7 @@ type Mark struct {
 	// Figure is the name of the value. Required.
 	Figure string
 	// Limit is the mark, from below unless AtLeast. Exactly: neither more nor less, as always with a limit
-	// of zero. NoLimit: it is only told.
+	// of zero. NoLimit: there is no mark.
 	Limit   float64
 	AtLeast bool
 	Exactly bool

@@ -67,7 +67,7 @@ func tools(programs paths, home string) ([]tool, error) {
 	return all, nil
 }
 
-// toolNames are those of all tools, also of those that are left out.
+// toolNames returns the names of all tools, also of tools that are left out.
 func toolNames() (names []string) {
 	all, _ := tools(paths{kapp: "kapp"}, "") // they are not run
 	for _, t := range all {

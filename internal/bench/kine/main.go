@@ -85,9 +85,7 @@ func measure(ctx context.Context, options pgtest.Options, most time.Duration) er
 	}
 	for _, peer := range []string{"kine", "poll"} {
 		for _, figure := range []string{"quiet_p50", "quiet_p99", "stalled_p99"} {
-			ours, _ := book.Get("S3_trueup_" + figure)
-			theirs, _ := book.Get("S3_" + peer + "_" + figure)
-			book.Add("S3_"+figure+"_against_"+peer, ours.Value/theirs.Value, "x")
+			book.Ratio("S3_"+figure+"_against_"+peer, "S3_trueup_"+figure, "S3_"+peer+"_"+figure)
 		}
 	}
 	return complete(book)

@@ -20,7 +20,7 @@
 // to date, are counted apart. A pass before the first counted one warms clients,
 // caches and server. Rounds of the peers at rest, and of all when they create, take turns and
 // begin with another contender each time, so that a server that becomes warm or slow favours no
-// contender. What is printed is the median; ratios of rates of creation are those of one round each.
+// contender. What is printed is the median; a ratio of rates of creation is taken within a round.
 // At rest trueup comes first, among more objects than the peers have: it sends no request, so that the
 // server does not matter to it; its ratio to a peer is one of two medians.
 //
@@ -66,8 +66,8 @@
 //     children. A pass is an Apply and a Prune of the part.
 //   - CreateOrUpdate: a Manager of controller-runtime with a controller that owns the
 //     kinds of the children, reads from its cache, and calls CreateOrUpdate for one child
-//     after the other, with the closures of CreateOrUpdate_derivative. With those of CreateOrUpdate it
-//     would update seven of ten children in each pass.
+//     after the other, with the closures of CreateOrUpdate_derivative. The usual closures would
+//     update seven of ten children in each pass.
 //
 // Children are created in rounds that take turns, measured from the first parent until
 // the controller had a successful pass for each. A round begins when the other operator

@@ -21,9 +21,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// driftWorkers is how many repair in the operator on controller-runtime.
-const driftWorkers = 8
-
 // repairLimit is how long a single repair is waited for.
 const repairLimit = 30 * time.Second
 
@@ -114,7 +111,7 @@ func (b *bench) driftOperator(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer changed.ShutDown()
-	for range driftWorkers {
+	for range partsWorkers {
 		workers.Go(func() {
 			for {
 				name, end := changed.Get()

@@ -81,7 +81,7 @@ func measure(ctx context.Context, clients int) error {
 			}
 		}
 	}
-	ratio := func(name, of string) { add(name, value["trueup_"+of]/value["controlplane_"+of], "x") }
+	ratio := func(name, of string) { book.Ratio(name, "trueup_"+of, "controlplane_"+of) }
 	ratio("S5_cpu_against_peer_at_1000", "cpu_per_delivery_1000")
 	ratio("S5_memory_against_peer", "memory_per_client")
 	ratio("S5_bootstrap_against_peer", "bootstrap")

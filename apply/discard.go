@@ -65,7 +65,7 @@ func (a *Applier) unwanted(set *Set, views []*view.Kind, plan *prunePlan) []Obse
 		switch {
 		case set.Has(id): // always true for the ApplySet's parent
 		case going:
-			plan.remaining++
+			plan.end(observe(kind, n, r, a.Live.identity))
 		case strayed:
 			plan.unproven = append(plan.unproven, id)
 		case !unowned:
@@ -142,7 +142,7 @@ func (a *Applier) planDelete(ids []ID, views []*view.Kind) prunePlan {
 			plan.refuse(Result{id, Waiting, fmt.Errorf("%w: %w", ErrNotSynced, err)})
 		case !look.Found:
 		case r.Pruned() || r.Deleting():
-			plan.remaining++
+			plan.end(observe(id.GroupKind(), n, r, a.Live.identity))
 		case r.Unowned():
 			plan.refuse(Result{id, Refused, fmt.Errorf("%w: it carries our labels, and no field of it is ours", ErrNotOurs)})
 		default:
@@ -217,7 +217,9 @@ func unseenOf(views []*view.Kind) []unseen {
 // discard deletes or releases one object, once it holds the object's lock. If others
 // have changed it since it was seen, recheck reports whether it must still be deleted;
 // with a nil recheck it is kept.
-func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, options PruneOptions, recheck func(Observed) bool) Result {
+func (a *Applier) discard(
+	ctx context.Context, o *Observed, must wire.Must, options PruneOptions, plan *prunePlan, recheck func(Observed) bool,
+) Result {
 	v := a.Live.registry.view(o.ID.GroupKind())
 	n := view.NameOf(o.ID.Namespace, o.ID.Name)
 	end, err := v.Begin(ctx, n)
@@ -231,7 +233,7 @@ func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, opti
 	}
 	t := &write.Target{Resource: mapping.Resource, Kind: mapping.GroupVersionKind, Namespace: o.ID.Namespace, Name: o.ID.Name, Part: o.Part}
 	action := Deleted
-	send := func() error { return a.writer.Delete(ctx, t, must, options.Propagation) }
+	send := func() error { return a.writer.Delete(ctx, t, must, plan.propagationOf(o, options)) }
 	if options.Orphan != nil && options.Orphan(*o) {
 		action = Released
 		send = func() error {

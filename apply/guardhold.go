@@ -61,14 +61,14 @@ func (g *Guard) hold(
 	if len(over) > 0 && next.hold == "" && note {
 		next.hold = rand.Text()
 	}
-	before := slices.Clone(plan.due)
+	before, staying := slices.Clone(plan.due), slices.Clone(plan.staying)
 	held := g.take(plan, func(o Observed) bool {
 		named, counts := due[g.unitOf(o)]
 		return counts && over[named] != nil && !next.begun(g.unitOf(o), plan.mark(o))
 	}, "", next.hold)
 	agreed := approved != "" && approved == held.Digest
 	if agreed {
-		plan.due, held = before, Held{}
+		plan.due, plan.staying, held = before, staying, Held{}
 	}
 	for _, named := range []bool{false, true} {
 		// What is still in its grace is absent: the guard goes on holding for it.
@@ -268,8 +268,8 @@ func (a *Applier) names(views []*view.Kind) iter.Seq[string] {
 	}
 }
 
-// restrain removes from the plan what a guard holds. If note is set, the rest counts as
-// deleted. Set is nil for a deletion by name.
+// restrain removes from the plan what a guard holds, and what an object needs that stays. If note is
+// set, the rest counts as deleted. Set is nil for a deletion by name.
 func (a *Applier) restrain(
 	ctx context.Context,
 	plan *prunePlan,
@@ -277,7 +277,13 @@ func (a *Applier) restrain(
 	options PruneOptions,
 	views []*view.Kind,
 	note bool,
-) (Held, error) {
+) (held Held, err error) {
+	plan.orphan = options.Orphan
+	defer func() {
+		if len(plan.due) > 0 {
+			plan.settle(plan.standing(a.plural), a.closing)
+		}
+	}()
 	guard := options.Guard
 	if guard == nil && !options.meant && set.Part() == "" {
 		guard = &a.Live.guard
@@ -285,7 +291,7 @@ func (a *Applier) restrain(
 	if guard == nil {
 		return Held{}, nil
 	}
-	plan.orphan = options.Orphan
+	plan.unit = guard.unitOf
 	if options.Propagation != metav1.DeletePropagationBackground {
 		plan.propagation = options.Propagation
 	}

@@ -41,8 +41,8 @@ func (a *Applier) Plan(ctx context.Context, set *Set, options PruneOptions) (dif
 			plan.Changes = append(plan.Changes, c)
 		}
 	}
-	for i := range found.prune.due {
-		plan.Changes = append(plan.Changes, found.changes[found.prune.due[i].ID])
+	for o := range found.prune.all() {
+		plan.Changes = append(plan.Changes, found.changes[o.ID])
 	}
 	return plan, errors.Join(found.pass.report.Err(), found.withheld, context.Cause(ctx))
 }
@@ -91,8 +91,7 @@ func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 	}
 	_, over := a.restrain(ctx, &f.prune, f.pass.set, options, views, false)
 	f.withheld = errors.Join(untraced, over, f.prune.unseenError())
-	for i := range f.prune.due {
-		o := &f.prune.due[i]
+	for o := range f.prune.all() {
 		action := diff.Delete
 		if options.Orphan != nil && options.Orphan(*o) {
 			action = diff.Release
@@ -252,17 +251,16 @@ func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, p
 	for items := range set.ranks() {
 		p.execute(ctx, items, approved)
 	}
-	for due := range found.prune.ranks() {
-		results := make([]Result, len(due))
-		a.each(len(due), func(i int) {
-			if c, ok := approved[due[i].ID]; ok {
-				results[i] = a.discard(ctx, &due[i], wire.Must{UID: c.UID, Version: c.ResourceVersion}, options, nil)
-			}
-		})
-		for _, r := range results {
-			if r.Action != unchanged {
-				p.add(r)
-			}
+	results, _ := a.retire(&found.prune, options, func(o *Observed) Result {
+		c, ok := approved[o.ID]
+		if !ok {
+			return Result{}
+		}
+		return a.discard(ctx, o, wire.Must{UID: c.UID, Version: c.ResourceVersion}, options, &found.prune, nil)
+	})
+	for _, r := range results {
+		if r.Action != unchanged {
+			p.add(r)
 		}
 	}
 	return p.report, errors.Join(p.report.Err(), context.Cause(ctx))

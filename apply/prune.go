@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
@@ -19,7 +20,14 @@ import (
 // its UID and resourceVersion, and Prune decides again if another change came first. A
 // Namespace or definition is deleted only if no foreign object is deleted with it
 // ([PruneOptions.DeleteForeign]). Deletion is in reverse order, and a failed one stops
-// no other.
+// no other, except of what the object needs that stays: its namespace, its definition and what it
+// depends on; for a workload, also what isolates and configures it. So while a workload is in its
+// grace, held by the guard or refused by the server.
+//
+// What isolates pods (a NetworkPolicy) goes after them. If it goes without its namespace, the workloads
+// beside it are deleted in the foreground, unless the options state a propagation: they exist until
+// their pods are gone, and it is deleted by a call after that. Otherwise it is left to the
+// deletion of the namespace, in which pods go first.
 //
 // Prune looks at all watched kinds ([Live.Kinds]). Its cost depends on the part only.
 //
@@ -71,17 +79,77 @@ func (a *Applier) carryOut(ctx context.Context, plan *prunePlan, options PruneOp
 	report := PruneReport{
 		Results: plan.refused, Pending: plan.pending, Remaining: plan.remaining, Unproven: plan.unproven, Unseen: plan.unseenKinds(),
 	}
-	for due := range plan.ranks() {
-		results := make([]Result, len(due))
-		a.each(len(due), func(i int) { results[i] = a.discard(ctx, &due[i], due[i].must(), options, again) })
-		report.Results = append(report.Results, results...)
-		for _, r := range results {
-			if r.Action == Deleted {
-				report.Remaining++
-			}
+	results, pending := a.retire(plan, options, func(o *Observed) Result { return a.discard(ctx, o, o.must(), options, plan, again) })
+	report.Results = append(report.Results, results...)
+	report.Pending += pending
+	for _, r := range results {
+		if r.Action == Deleted {
+			report.Remaining++
 		}
 	}
 	return report, errors.Join(plan.unseenError(), Report{Results: report.Results}.Err(), context.Cause(ctx))
+}
+
+// retire deletes the objects of a plan with discard, which returns the result of one. What an object needs that was not
+// deleted stays: pending counts these, except for namespaces and definitions, which have a result.
+func (a *Applier) retire(plan *prunePlan, options PruneOptions, discard func(*Observed) Result) (results []Result, pending int) {
+	if len(plan.due) == 0 {
+		return nil, 0
+	}
+	s := plan.standing(a.plural)
+	for due := range plan.ranks() {
+		done := make([]Result, len(due))
+		a.each(len(due), func(i int) {
+			if by, needed := s.needing(&due[i]); needed {
+				done[i] = Result{due[i].ID, Refused, fmt.Errorf("%w: %s must stay", ErrNeeded, by)}
+			} else {
+				done[i] = discard(&due[i])
+			}
+		})
+		for i, r := range done {
+			switch {
+			case r.Action == Deleted && plan.propagationOf(&due[i], options) == metav1.DeletePropagationForeground:
+				s.end(&due[i])
+			case r.Action != Deleted && r.Action != Released:
+				s.add(&due[i], plan.after[due[i].ID])
+			}
+			kind := due[i].ID.GroupKind()
+			if errors.Is(r.Err, ErrNeeded) && !isNamespace(kind) && !isDefinition(kind) {
+				pending++
+				continue
+			}
+			results = append(results, r)
+			if !isNamespace(kind) {
+				continue
+			}
+			for _, inside := range plan.within[due[i].ID.Name] {
+				if r.Action == Deleted {
+					results = append(results, Result{ID: inside.ID, Action: Deleted})
+				} else {
+					pending++
+				}
+			}
+		}
+	}
+	return results, pending
+}
+
+// plural returns <plural>.<group> of a kind, empty if it is not known.
+func (a *Applier) plural(kind schema.GroupKind) string {
+	if v := a.Live.registry.view(kind); v != nil {
+		return v.Plural()
+	}
+	return ""
+}
+
+// closing reports whether the deletion of a namespace of ours is accepted already.
+func (a *Applier) closing(namespace string) bool {
+	v := a.Live.registry.view(schema.GroupKind{Kind: "Namespace"})
+	if v == nil {
+		return false
+	}
+	look := v.Look(view.NameOf("", namespace))
+	return look.Found && (look.Record.Pruned() || look.Record.Deleting())
 }
 
 // Delete deletes the objects with these IDs, and no other, under the conditions of

@@ -32,6 +32,15 @@ type prunePlan struct {
 	// of the others, empty for the default. An approval is for both.
 	orphan      func(Observed) bool
 	propagation metav1.DeletionPropagation
+
+	staying []Observed            // workloads that are to go: in their grace, or held
+	ending  []Observed            // workloads whose deletion is accepted already
+	after   map[ID][]ID           // what they depend on
+	unit    func(Observed) string // of the guard; nil: there is none
+	// within has what is left to a namespace that goes, by namespace.
+	within map[string][]Observed
+	// foreground has the namespaces whose workloads exist until their pods are gone.
+	foreground map[string]bool
 }
 
 // unseen is a kind whose objects cannot be seen.
@@ -77,6 +86,7 @@ func (d *prunePlan) choose(o Observed, before map[string]absence, options PruneO
 	if next.due(&o, options, now) {
 		d.due = append(d.due, o)
 	} else {
+		d.stay(o)
 		d.pending++
 	}
 	return next, true
@@ -106,6 +116,21 @@ func (d *prunePlan) contradict(inhabited, defined map[string]ID) {
 	})
 }
 
+// stay notes a workload that is to go, and is not deleted now.
+func (d *prunePlan) stay(o Observed) {
+	if stageOf(o.ID.GroupKind()) == stageWorkloads {
+		d.staying = append(d.staying, o)
+	}
+}
+
+// end notes an object whose deletion is accepted already.
+func (d *prunePlan) end(o Observed) {
+	d.remaining++
+	if stageOf(o.ID.GroupKind()) == stageWorkloads {
+		d.ending = append(d.ending, o)
+	}
+}
+
 func (d *prunePlan) refuse(r Result) {
 	d.refused = append(d.refused, r)
 	slices.SortFunc(d.refused, func(a, b Result) int { return a.ID.Compare(b.ID) })
@@ -130,12 +155,22 @@ func (d *prunePlan) order(owner Owner) {
 	if len(d.due) == 0 {
 		return
 	}
+	d.after = map[ID][]ID{}
+	needs := func(o *Observed) []ID {
+		// An unreadable annotation is ignored.
+		after, _ := owner.dependencies(map[string]string{owner.dependsOnAnnotation(): o.record.DependsOn()})
+		if len(after) > 0 {
+			d.after[o.ID] = after
+		}
+		return after
+	}
+	for i := range d.staying {
+		needs(&d.staying[i])
+	}
 	byID := make(map[ID]*item, len(d.due))
 	for i := range d.due {
 		o := &d.due[i]
-		// An unreadable annotation is ignored.
-		after, _ := owner.dependencies(map[string]string{owner.dependsOnAnnotation(): o.record.DependsOn()})
-		byID[o.ID] = &item{id: o.ID, after: after, rank: rank{stage: stageOf(o.ID.GroupKind())}}
+		byID[o.ID] = &item{id: o.ID, after: needs(o), rank: rank{stage: stageOf(o.ID.GroupKind())}}
 	}
 	walk := ordering{byID: byID, stated: func(ID) bool { return true }, visiting: map[ID]bool{}}
 	d.rank = make(map[ID]rank, len(byID))
@@ -150,6 +185,23 @@ func (d *prunePlan) order(owner Owner) {
 		}
 		return x.ID.Compare(y.ID)
 	})
+}
+
+// all yields what is deleted, in its order: what is left to a namespace goes after it.
+func (d *prunePlan) all() iter.Seq[*Observed] {
+	return func(yield func(*Observed) bool) {
+		for i := range d.due {
+			if !yield(&d.due[i]) {
+				return
+			}
+			inside := d.within[d.due[i].ID.Name]
+			for j := range inside {
+				if isNamespace(d.due[i].ID.GroupKind()) && !yield(&inside[j]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // ranks yields one rank after the other. Objects of one rank are deleted in parallel.
@@ -178,6 +230,7 @@ func (d *prunePlan) hold(stops func(Observed) bool) (held []Observed) {
 				return false
 			}
 			held = append(held, o)
+			d.stay(o)
 			inside[o.ID.Namespace], defined[o.ID.Group] = true, true
 			return true
 		})

@@ -98,6 +98,52 @@ func TestPruneSparesANamespaceInWhichSomethingStays(t *testing.T) {
 	require.Equal(t, namespace, report.Results[len(report.Results)-1].ID, "the namespace goes last")
 }
 
+// The pods of a Deployment end slowly: what isolates them goes after them, by itself or with its namespace.
+func TestIsolationIsDeletedAfterThePods(t *testing.T) {
+	t.Parallel()
+	for name, own := range map[string]bool{"with its namespace": true, "by itself": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := serverBench(t)
+			a := b.start(t)
+			in, namespace := b.ns, "---"
+			if own {
+				in, namespace = b.ns+"-more", "{apiVersion: v1, kind: Namespace, metadata: {name: NAMESPACE-more}}\n---\n"
+			}
+			isolation := "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web, namespace: " + in +
+				"}, spec: {podSelector: {}, policyTypes: [Ingress, Egress]}}"
+			web := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: " + in + "}, spec: {selector: {matchLabels: {app: web}}, " +
+				"template: {metadata: {labels: {app: web}, finalizers: [example.com/slow]}, spec: {containers: [{name: web, image: web}]}}}}"
+			apply1(t, a, b.set(t, strings.TrimPrefix(namespace+isolation, "---"), web, configMap("a", "1")))
+			pods := func() string {
+				return b.kubectl(t, "get", "pods", "-n", in, "-o", "jsonpath={.items[*].metadata.name}")
+			}
+			await.Eventually(t, "a pod is there", func() bool { return pods() != "" })
+
+			keep := b.set(t, configMap("a", "1"))
+			report, err := a.Prune(t.Context(), keep, complete)
+			require.NoError(t, err)
+			require.Equal(t, !own, report.Pending == 1)
+			await.Eventually(t, "its pod is being deleted", func() bool {
+				_, err := a.Prune(t.Context(), keep, complete)
+				return err == nil && b.kubectl(t, "get", "pods", "-n", in, "-o", "jsonpath={.items[*].metadata.deletionTimestamp}") != ""
+			})
+			policies := func() string {
+				return b.kubectl(t, "get", "networkpolicy", "-n", in, "-o", "jsonpath={.items[*].metadata.name}{.items[*].metadata.deletionTimestamp}")
+			}
+			_, err = a.Prune(t.Context(), keep, complete)
+			require.NoError(t, err)
+			require.Equal(t, "web", policies(), "the pod is isolated for as long as it is there")
+
+			b.kubectl(t, "patch", "pod", pods(), "-n", in, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+			await.Eventually(t, "its isolation is gone", func() bool {
+				_, err := a.Prune(t.Context(), keep, complete)
+				return err == nil && policies() == ""
+			})
+		})
+	}
+}
+
 // Report gives the results of a prune the methods of a report.
 func Report(r apply.PruneReport) apply.Report { return apply.Report{Results: r.Results} }
 

@@ -32,6 +32,9 @@ func stageOf(kind schema.GroupKind) int {
 	case "RoleBinding", "ClusterRoleBinding":
 		return stageBindings
 	}
+	if isolates(kind) {
+		return stagePolicies
+	}
 	switch kind.Group {
 	case "apiextensions.k8s.io", "apiregistration.k8s.io":
 		return stageDefinitions
@@ -49,9 +52,6 @@ func stageOf(kind schema.GroupKind) int {
 		return stageNamespaces
 	case "ResourceQuota", "LimitRange":
 		return stagePolicies
-	case "NetworkPolicy", "AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "ClusterNetworkPolicy", "GlobalNetworkPolicy",
-		"CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy": // whatever its group: networks bring kinds of their own
-		return stagePolicies
 	case "ServiceAccount", "ConfigMap", "Secret", "PersistentVolume", "PersistentVolumeClaim":
 		return stageConfiguration
 	case "Service":
@@ -61,6 +61,21 @@ func stageOf(kind schema.GroupKind) int {
 	default:
 		return stageWorkloads
 	}
+}
+
+// isolates reports whether objects of a kind restrict the traffic of pods.
+func isolates(kind schema.GroupKind) bool {
+	switch kind.Kind {
+	case "NetworkPolicy", "AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "ClusterNetworkPolicy", "GlobalNetworkPolicy",
+		"CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy": // whatever its group: networks bring kinds of their own
+		return true
+	}
+	return false
+}
+
+// hasPods reports whether Kubernetes makes pods for objects of a kind, and deletes the pods with the object.
+func hasPods(kind schema.GroupKind) bool {
+	return kind.Group == "apps" || kind.Group == "batch" || kind == schema.GroupKind{Kind: "ReplicationController"}
 }
 
 // gates reports whether a kind isolates or limits what runs in its namespace.

@@ -1,0 +1,255 @@
+package apply //nolint:testpackage // views show what a test gives them
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	deploymentKind  = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	policyKind      = schema.GroupKind{Group: "networking.k8s.io", Kind: "NetworkPolicy"}
+	clusterwideKind = schema.GroupKind{Group: "cilium.io", Kind: "CiliumClusterwideNetworkPolicy"}
+	quotaKind       = schema.GroupKind{Kind: "ResourceQuota"}
+)
+
+// byName makes all objects one unit whose names begin with the same word.
+func byName(o Observed) string {
+	unit, _, _ := strings.Cut(o.ID.Name, "-")
+	return unit
+}
+
+// TestWhatAStandingWorkloadNeedsStays has a shop that goes, and a Deployment of it that does not.
+func TestWhatAStandingWorkloadNeedsStays(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused by a webhook")
+	in := func(kind schema.GroupKind, namespace, name string) ID {
+		return ID{Group: kind.Group, Kind: kind.Kind, Namespace: namespace, Name: name}
+	}
+	web := in(deploymentKind, "shop", "web-1")
+	withUnits := PruneOptions{Guard: &Guard{Unit: byName, Absent: Limit{Percent: 100}}}
+	for name, test := range map[string]struct {
+		others  []ID // beside web
+		options PruneOptions
+		refuses string // the name of what the server does not delete
+		change  func(*metav1.PartialObjectMetadata)
+		goes    []string
+		pending int
+		errs    []string
+	}{
+		"a refused one keeps its isolation, its configuration and its namespace": {
+			others: []ID{
+				in(policyKind, "shop", "web-2"), in(configMapKind, "shop", "web-3"), in(secretKind, "shop", "web-4"),
+				{Kind: "Namespace", Name: "shop"},
+			},
+			options: withUnits, refuses: "web-1", pending: 3,
+			goes: []string{"deployments web-1"},
+			errs: []string{"Deployment.apps/shop/web-1: refused", "Namespace/shop: is still needed: Deployment.apps/shop/web-1 must stay"},
+		},
+		"another service beside it goes, but for what isolates both": {
+			others: []ID{
+				in(deploymentKind, "shop", "api-1"), in(configMapKind, "shop", "api-2"), in(configMapKind, "shop", "shared-1"),
+				in(policyKind, "shop", "shared-2"), in(quotaKind, "shop", "shared-3"),
+			},
+			options: withUnits, refuses: "web-1", pending: 2,
+			goes: []string{"deployments api-1", "deployments web-1", "configmaps api-2", "resourcequotas shared-3"},
+			errs: []string{"Deployment.apps/shop/web-1: refused"},
+		},
+		"another namespace has nothing to do with it": {
+			others:  []ID{in(policyKind, "bank", "web-2"), in(configMapKind, "bank", "shared")},
+			options: withUnits, refuses: "web-1",
+			goes: []string{"deployments web-1", "configmaps shared", "networkpolicies web-2"},
+			errs: []string{"Deployment.apps/shop/web-1: refused"},
+		},
+		"what isolates all namespaces stays": {
+			others: []ID{in(clusterwideKind, "", "all")}, options: withUnits, refuses: "web-1", pending: 1,
+			goes: []string{"deployments web-1"}, errs: []string{"Deployment.apps/shop/web-1: refused"},
+		},
+		"what its controller takes along is not waited for": {
+			others:  []ID{in(policyKind, "shop", "web-2")},
+			options: withUnits,
+			change: func(m *metav1.PartialObjectMetadata) {
+				m.OwnerReferences = []metav1.OwnerReference{{UID: "uid of Deployment.apps/shop/web-1", Controller: new(true)}}
+			},
+			goes: []string{"deployments web-1", "networkpolicies web-2"},
+		},
+		"one in its grace keeps them": {
+			others: []ID{in(policyKind, "shop", "web-2"), in(configMapKind, "shop", "web-3"), in(quotaKind, "shop", "web-4")},
+			options: PruneOptions{Guard: &Guard{}, Grace: func(kind schema.GroupKind) Grace {
+				return map[string]Grace{"Deployment": {Age: time.Hour}}[kind.Kind]
+			}},
+			pending: 3, goes: []string{"resourcequotas web-4"},
+		},
+		"one that the guard holds keeps what is not of its unit": {
+			others:  []ID{in(policyKind, "shop", "shared-1"), in(secretKind, "shop", "shared-2"), in(configMapKind, "bank", "x")},
+			options: PruneOptions{Guard: &Guard{Unit: byName, Named: Limit{}, Absent: Limit{Count: -1}}, Gone: func(o Observed) bool { return byName(o) != "web" }},
+			pending: 2, goes: []string{"configmaps x"}, errs: []string{"so these are held: web"},
+		},
+		"one that is kept by a decision keeps nothing but its namespace": {
+			others:  []ID{in(policyKind, "shop", "web-2"), in(configMapKind, "shop", "web-3"), {Kind: "Namespace", Name: "shop"}},
+			options: PruneOptions{Guard: withUnits.Guard, Keep: func(o Observed) bool { return o.ID == web }},
+			goes:    []string{"configmaps web-3", "networkpolicies web-2"}, errs: []string{"Namespace/shop: is still needed"},
+		},
+		"one that is being deleted keeps its isolation": {
+			others:  []ID{in(policyKind, "shop", "web-2"), in(configMapKind, "shop", "web-3")},
+			options: withUnits, pending: 1, goes: []string{"configmaps web-3"},
+			change: func(m *metav1.PartialObjectMetadata) {
+				if m.Name == "web-1" {
+					m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+				}
+			},
+		},
+		"what it depends on stays": {
+			others:  []ID{in(quotaKind, "bank", "a"), in(quotaKind, "bank", "b"), in(quotaKind, "bank", "c")},
+			options: withUnits, refuses: "web-1", pending: 2,
+			change: func(m *metav1.PartialObjectMetadata) {
+				after := map[string]string{"web-1": "ResourceQuota/bank/a", "a": "ResourceQuota/bank/b"}[m.Name]
+				if after != "" {
+					m.Annotations = map[string]string{"example.com/depends-on": after}
+				}
+			},
+			goes: []string{"deployments web-1", "resourcequotas c"}, errs: []string{"Deployment.apps/shop/web-1: refused"},
+		},
+		"a definition of what was refused stays": {
+			others:  []ID{in(widgetKind, "shop", "w"), {Group: crdKind.Group, Kind: crdKind.Kind, Name: "widgets.example.com"}},
+			options: withUnits, refuses: "w",
+			goes: []string{"deployments web-1", "widgets w"},
+			errs: []string{"Widget.example.com/shop/w: refused", "widgets.example.com: is still needed: Widget.example.com/shop/w must stay"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, program, deploymentKind, policyKind, clusterwideKind, quotaKind, configMapKind, secretKind, namespaceKind, widgetKind, crdKind)
+			s.deletes = func(name string, _ metav1.DeleteOptions) error {
+				if name == test.refuses {
+					return refused
+				}
+				return nil
+			}
+			for _, id := range append(slices.Clone(test.others), web) {
+				s.show(id, test.change)
+			}
+			options := test.options
+			options.Complete, options.AllowEmpty, options.DeleteForeign = true, true, true
+			report, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+			if len(test.errs) == 0 {
+				require.NoError(t, err)
+			}
+			for _, text := range test.errs {
+				require.ErrorContains(t, err, text)
+			}
+			slices.Sort(s.deleted)
+			slices.Sort(test.goes)
+			require.Equal(t, test.goes, s.deleted, "what the server was asked to delete")
+			require.Equal(t, test.pending, report.Pending)
+		})
+	}
+}
+
+// What isolates pods is left to a namespace that goes, and is not deleted while the namespace ends.
+func TestIsolationIsLeftToItsNamespace(t *testing.T) {
+	t.Parallel()
+	shop := ID{Kind: "Namespace", Name: "shop"}
+	policy := ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "isolation"}
+	for name, test := range map[string]struct {
+		refused error
+		orphan  bool
+		goes    []string
+		results []Result
+		pending int
+	}{
+		"that goes":        {goes: []string{"namespaces shop"}, results: []Result{{ID: shop, Action: Deleted}, {ID: policy, Action: Deleted}}},
+		"that is refused":  {refused: errors.New("no"), goes: []string{"namespaces shop"}, pending: 1},
+		"that is set free": {orphan: true, goes: []string{"networkpolicies isolation"}, results: []Result{{ID: policy, Action: Deleted}, {ID: shop, Action: Released}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, program, policyKind, namespaceKind)
+			s.deletes = func(string, metav1.DeleteOptions) error { return test.refused }
+			s.show(shop, nil)
+			s.show(policy, nil)
+			options := whole
+			if test.orphan {
+				options.Orphan = func(o Observed) bool { return o.ID == shop }
+			}
+			report, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+			require.ErrorIs(t, err, test.refused)
+			require.Equal(t, test.goes, s.deleted)
+			if test.refused == nil {
+				require.Equal(t, test.results, report.Results)
+			}
+			require.Equal(t, test.pending, report.Pending)
+			if name != "that goes" {
+				return
+			}
+			require.Equal(t, 2, report.Remaining)
+			s.show(shop, func(m *metav1.PartialObjectMetadata) { m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} })
+			report, err = s.Prune(t.Context(), s.set(SetOptions{}), options)
+			require.NoError(t, err)
+			require.Equal(t, test.goes, s.deleted, "its pods may still run")
+			require.Equal(t, 2, report.Remaining)
+			require.Empty(t, report.Results)
+		})
+	}
+}
+
+// A plan names what goes with a namespace, too.
+func TestAPlanNamesTheIsolationThatGoesWithItsNamespace(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, policyKind, namespaceKind)
+	s.show(ID{Kind: "Namespace", Name: "shop"}, nil)
+	s.show(ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "isolation"}, nil)
+	plan, err := s.Plan(t.Context(), s.set(SetOptions{}), whole)
+	require.NoError(t, err)
+	require.Len(t, plan.Changes, 2)
+	report, err := s.Execute(t.Context(), s.set(SetOptions{}), whole, plan)
+	require.NoError(t, err)
+	require.Equal(t, 2, report.Count(Deleted))
+	require.Equal(t, []string{"namespaces shop"}, s.deleted)
+}
+
+// A workload beside whose pods their isolation goes is deleted in the foreground.
+func TestWorkloadsOutliveTheirPodsWhereIsolationGoes(t *testing.T) {
+	t.Parallel()
+	background := metav1.DeletePropagationBackground
+	web := ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	for name, test := range map[string]struct {
+		policy ID
+		stated metav1.DeletionPropagation
+		want   metav1.DeletionPropagation
+	}{
+		"beside it":         {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "p"}, "", metav1.DeletePropagationForeground},
+		"of all namespaces": {ID{Group: clusterwideKind.Group, Kind: clusterwideKind.Kind, Name: "p"}, "", metav1.DeletePropagationForeground},
+		"elsewhere":         {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "bank", Name: "p"}, "", background},
+		"stated":            {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "p"}, background, background},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, program, policyKind, clusterwideKind, deploymentKind, configMapKind)
+			found := map[string]metav1.DeletionPropagation{}
+			s.deletes = func(name string, options metav1.DeleteOptions) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if options.PropagationPolicy != nil {
+					found[name] = *options.PropagationPolicy
+				}
+				return nil
+			}
+			for _, id := range []ID{test.policy, web, mapID("a")} {
+				s.show(id, nil)
+			}
+			options := whole
+			options.Propagation = test.stated
+			_, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+			require.NoError(t, err)
+			require.Equal(t, test.want, found["web"])
+			require.Equal(t, background, found["a"], "it has no pods")
+		})
+	}
+}

@@ -64,7 +64,9 @@ type PruneReport struct {
 	Results []Result
 	// Held is what would be deleted if the guard allowed it, and why it does not.
 	Held Held
-	// Pending counts the absent objects that are still in their grace.
+	// Pending counts the absent objects that are still in their grace, and those that stay for now
+	// because an object needs them that is to go and is still there, such as what isolates pods. A
+	// later call deletes them; no event tells when.
 	Pending int
 	// Remaining counts the objects whose deletion was accepted, by this call or an
 	// earlier one, and that the watch still shows. With an empty set, no error and none

@@ -84,7 +84,11 @@ func (s *session) prune(ctx context.Context, in io.Reader, flags pruneFlags) err
 	for _, id := range report.Unproven {
 		out.Printf("%s carries the labels of the set and was not applied by it: it is left\n", id)
 	}
-	if len(results)+len(ids) == 0 && err == nil && !flags.silent {
+	switch {
+	case len(results)+len(ids) > 0 || err != nil || flags.silent:
+	case report.Pending > 0:
+		out.Printf("%s wait until the pods are gone that they isolate: prune again\n", show.Objects(report.Pending))
+	default:
 		out.Printf("%s: nothing to prune\n", s.options.part)
 	}
 	s.report(results)

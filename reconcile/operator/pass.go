@@ -110,6 +110,9 @@ func (w *work[T]) converge(ctx context.Context, object T, pass *external.Pass) (
 	}
 	ready, unread := w.applier.Readiness(ctx, set)
 	o := outcomeOf(invalid, append(report.Results, pruned.Results...), kept, unread)
+	if pruned.Pending > 0 {
+		o.look(askAgain) // something waits for pods that end
+	}
 	for id, r := range ready {
 		if r.Status == readiness.Current || failedIn(report.Results, id) {
 			continue // of what was not applied, the live object may be another's

@@ -256,7 +256,7 @@ const schemaText = `{
     "duration": {
       "anyOf": [{"const": 0}, {"type": "string", "pattern": "^(|0|-?([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+)$|[{][{]"}]
     },
-    "uuid": {"type": "string", "pattern": "^(|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$|[{][{]"},
+    "uuid": {"type": "string", "pattern": "^(|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$|[{][{]"},
     "url": {"type": "string", "pattern": "^(|[a-z][a-z0-9+.-]*://.+)$|[{][{]"}
   }
 }
@@ -320,10 +320,13 @@ func (h habit) settings(t *testing.T, path string, rows []row, base []string) st
 			kinds[name] = refer("duration")
 		case row.kind == "" || switches.MatchString(row.usage):
 			kinds[name] = refer("switch")
-		case row.kind == "int" || wholes.MatchString(row.usage):
-			kinds[name] = refer("whole")
 		case row.kind == "float":
 			kinds[name] = refer("number")
+		case row.kind == "int" || wholes.MatchString(row.usage):
+			kinds[name] = refer("whole")
+			if least, most := h.bounds(t, path, row.flag); most != "" {
+				kinds[name] = fmt.Sprintf(`{"allOf": [%s, {"type": ["integer", "string"], "minimum": %s, "maximum": %s}]}`, refer("whole"), least, most)
+			}
 		case strings.HasPrefix(row.usage, "UUID "):
 			kinds[name] = refer("uuid")
 		case strings.HasPrefix(row.usage, "URL "), strings.HasSuffix(name, "BASE_URL"), strings.HasSuffix(name, "CONTROL_URL"):
@@ -372,6 +375,20 @@ func (h habit) choices(t *testing.T, path, flag string) (words []string) {
 		}
 	}
 	return words
+}
+
+// within finds the bounds of a whole number in the error of a program.
+var within = regexp.MustCompile(`must be a whole number from ([0-9]+) to ([0-9]+)`)
+
+// bounds are those of a setting that is a whole number, as the check of the program names them; empty: it has none.
+func (h habit) bounds(t *testing.T, path, flag string) (least, most string) {
+	t.Helper()
+	args, env := h.beside(t, flag)
+	_, _, stderr := callWith(t, env, path, append(args, "--"+flag+"=-1000000000")...)
+	if found := within.FindStringSubmatch(stderr); found != nil {
+		return found[1], found[2]
+	}
+	return "", ""
 }
 
 // beside is how the program is run to see whether it refuses one flag: it ends in either case.
@@ -901,6 +918,7 @@ func theirs(t *testing.T, name string, args []string) {
 		"shuttle": {
 			"settings.STARFORM_SOFT_LIMIT=abc", "settings.STARFORM_STARBASE_URL=notaurl", "settings.STARFORM_CLUSTER_ID=notauuid",
 			"settings.STARFORM_CAPACITY_INTERVAL=soon", "settings.STARFORM_LEADER_ELECTION=perhaps",
+			"settings.STARFORM_CLUSTER_ID=9F1C3A52-0000-4000-8000-000000000001",
 		},
 		"controlplane": {"replicas=2", "volume.size=much", "volume.storageClassName=A", "secrets.database=a"},
 		"controlplane-postgresql": {
@@ -914,6 +932,21 @@ func theirs(t *testing.T, name string, args []string) {
 		}
 		_, err := helmtest.Run(t, nil, append(args, how, set)...)
 		require.ErrorContains(t, err, "don't meet the specifications of the schema", set)
+	}
+	for _, set := range map[string][]string{
+		"shuttle": {"settings.STARFORM_SOFT_LIMIT=0", "settings.STARFORM_MAX_DELETE_PERCENT=101"},
+		"krane":   {"settings.KRANE_K8S_QPS=0", "settings.KRANE_MAX_DELETE_PERCENT=200"},
+	}[name] {
+		_, err := helmtest.Run(t, nil, append(args, "--set", set)...)
+		require.ErrorContains(t, err, "don't meet the specifications of the schema", set)
+	}
+	for _, set := range map[string][]string{
+		"shuttle":  {"settings.STARFORM_SOFT_LIMIT=1", "settings.STARFORM_MAX_DELETE_PERCENT=100"},
+		"krane":    {"settings.KRANE_K8S_QPS=1,settings.KRANE_K8S_BURST=1"},
+		"nodepool": {"settings.STRATOS_AWS_RATE_LIMIT_QPS=0.5"},
+	}[name] {
+		_, err := helmtest.Run(t, nil, append(args, "--set", set)...)
+		require.NoError(t, err, set)
 	}
 	render := func(set string) (string, map[string]*unstructured.Unstructured) {
 		out, err := helmtest.Run(t, nil, append(args, "--set", set)...)

@@ -189,7 +189,7 @@ func TestAWrongSettingIsNamedWithWhatWouldBeRight(t *testing.T) {
 		{"runtime_class", "g visor", "the name of an object"},
 		{"pod_security", "privileged", "restricted or baseline"},
 		{"k8s.qps", "-1", "a whole number from 1"},
-		{"k8s.burst", "6", "a whole number from 7"},
+		{"k8s.burst", "6", "at least k8s.qps, which is 7"},
 		{"max_delete_percent", "101", "a whole number from 0 to 100"},
 		{"max_delete_percent", "10%", "a whole number from 0 to 100"},
 	} {

@@ -73,7 +73,7 @@ func read(path string, data []byte, lookup func(string) (string, bool)) (Config,
 		StateDir:         r.folder("state_dir"),
 		MaxDeletePercent: r.integer("max_delete_percent", 10, 0, 100),
 	}
-	c.Kubernetes.Burst = r.integer("k8s.burst", max(200, c.Kubernetes.QPS), max(1, c.Kubernetes.QPS), 1_000_000)
+	c.Kubernetes.Burst = r.integer("k8s.burst", max(200, c.Kubernetes.QPS), 1, 1_000_000)
 	r.together(c)
 	for _, key := range slices.Sorted(maps.Keys(r.file)) {
 		if !r.known[key] {
@@ -290,6 +290,9 @@ func (r *reader) together(c Config) {
 	}
 	if r.text("control.url") == "" {
 		r.fail("control.url", "", "the URL of the control plane")
+	}
+	if burst := c.Kubernetes.Burst; burst > 0 && burst < c.Kubernetes.QPS {
+		r.fail("k8s.burst", strconv.Itoa(burst), fmt.Sprintf("at least k8s.qps, which is %d", c.Kubernetes.QPS))
 	}
 	allowed := r.boolean("allow_http")
 	for _, to := range []struct {

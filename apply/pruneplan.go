@@ -116,11 +116,22 @@ func (d *prunePlan) contradict(inhabited, defined map[string]ID) {
 	})
 }
 
-// stay notes a workload that is to go, and is not deleted now.
+// stay notes an object that is to go, and is not deleted now.
 func (d *prunePlan) stay(o Observed) {
-	if stageOf(o.ID.GroupKind()) == stageWorkloads {
+	switch kind := o.ID.GroupKind(); {
+	case stageOf(kind) == stageWorkloads:
 		d.staying = append(d.staying, o)
+	case isolates(kind):
+		d.isolate(o)
 	}
+}
+
+// isolate has the workloads in the namespace of what isolates them exist until their pods are gone.
+func (d *prunePlan) isolate(o Observed) {
+	if d.foreground == nil {
+		d.foreground = map[string]bool{}
+	}
+	d.foreground[o.ID.Namespace] = true
 }
 
 // end notes an object whose deletion is accepted already.

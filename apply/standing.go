@@ -130,7 +130,7 @@ func (d *prunePlan) settle(s *standing, closing func(namespace string) bool) {
 			going[o.ID.Name] = true
 		}
 	}
-	d.within, d.foreground = map[string][]Observed{}, map[string]bool{}
+	d.within = map[string][]Observed{}
 	d.due = slices.DeleteFunc(d.due, func(o Observed) bool {
 		namespace, isolates := o.ID.Namespace, s.isolates(&o)
 		switch {
@@ -141,7 +141,7 @@ func (d *prunePlan) settle(s *standing, closing func(namespace string) bool) {
 			d.within[namespace] = append(d.within[namespace], o)
 			return true
 		case isolates:
-			d.foreground[namespace] = true
+			d.isolate(o)
 		}
 		if _, needed := s.needing(&o); needed {
 			d.pending++

@@ -223,11 +223,15 @@ func TestWorkloadsOutliveTheirPodsWhereIsolationGoes(t *testing.T) {
 		policy ID
 		stated metav1.DeletionPropagation
 		want   metav1.DeletionPropagation
+		grace  bool
 	}{
-		"beside it":         {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "p"}, "", metav1.DeletePropagationForeground},
-		"of all namespaces": {ID{Group: clusterwideKind.Group, Kind: clusterwideKind.Kind, Name: "p"}, "", metav1.DeletePropagationForeground},
-		"elsewhere":         {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "bank", Name: "p"}, "", background},
-		"stated":            {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "p"}, background, background},
+		"beside it, later": {
+			ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "p"}, "", metav1.DeletePropagationForeground, true,
+		},
+		"beside it":         {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "p"}, "", metav1.DeletePropagationForeground, false},
+		"of all namespaces": {ID{Group: clusterwideKind.Group, Kind: clusterwideKind.Kind, Name: "p"}, "", metav1.DeletePropagationForeground, false},
+		"elsewhere":         {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "bank", Name: "p"}, "", background, false},
+		"stated":            {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "p"}, background, background, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -246,6 +250,9 @@ func TestWorkloadsOutliveTheirPodsWhereIsolationGoes(t *testing.T) {
 			}
 			options := whole
 			options.Propagation = test.stated
+			options.Grace = func(kind schema.GroupKind) Grace {
+				return Grace{Passes: map[bool]int{true: 2}[test.grace && isolates(kind)]}
+			}
 			_, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
 			require.NoError(t, err)
 			require.Equal(t, test.want, found["web"])

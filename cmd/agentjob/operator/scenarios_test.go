@@ -37,6 +37,7 @@ func TestScenarios(t *testing.T) {
 			"persist":           persists,
 			"delete":            deletes,
 			"refused":           refusedDelete,
+			"delete-isolated":   deletesIsolated,
 			"network":           network,
 			"wait":              waits,
 			"rerun":             reruns,
@@ -473,6 +474,23 @@ func deletes(b *bench) {
 		b.kubectl("get", "clusterroles,clusterrolebindings", "-l", "thurkube.thurbeen.eu/agentjob-namespace="+b.name, "-o", "name"),
 	)
 	b.eventually("all of it is gone", func() bool { return b.names("cm,sa,job,pod", "job") == "" })
+}
+
+// deletesIsolated is D14 for an agent that does not end at once: its network policy outlives it.
+func deletesIsolated(b *bench) {
+	b.image("hang")
+	b.job("job", ", networkPolicy: {egress: [{ports: [{port: 443}]}]}")
+	b.phase("job", "Running")
+	pod := b.in("get", "pods", "-o", "jsonpath={.items[0].metadata.name}")
+	finalizers := func(list string) {
+		b.in("patch", "pod", pod, "--type=merge", "-p", `{"metadata":{"finalizers":`+list+`}}`)
+	}
+	finalizers(`["example.com/slow"]`)
+	b.in("delete", "aj", "job", "--wait=false")
+	b.eventually("its pod is told to end", func() bool { return b.in("get", "pod", pod, "-o", "jsonpath={.metadata.deletionTimestamp}") != "" })
+	require.Equal(b, "job", b.names("networkpolicies", "job"))
+	finalizers("null")
+	b.eventually("all of it is gone", func() bool { return b.names("networkpolicies,cm,sa,job,pod,aj", "job") == "" })
 }
 
 // refusedDelete is the end of D14, and C5: a role that the API server does not delete keeps

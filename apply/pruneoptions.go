@@ -65,7 +65,7 @@ type PruneReport struct {
 	// Held is what would be deleted if the guard allowed it, and why it does not.
 	Held Held
 	// Pending counts the absent objects that are still in their grace, and those that stay for now
-	// because an object needs them that is to go and is still there, such as what isolates pods. A
+	// because an object needs them that must be deleted and is still there, such as what isolates pods. A
 	// later call deletes them; no event tells when.
 	Pending int
 	// Remaining counts the objects whose deletion was accepted, by this call or an

@@ -33,7 +33,7 @@ type prunePlan struct {
 	orphan      func(Observed) bool
 	propagation metav1.DeletionPropagation
 
-	staying []Observed            // workloads that are to go: in their grace, or held
+	staying []Observed            // workloads that must be deleted: in their grace, or held
 	ending  []Observed            // workloads whose deletion is accepted already
 	after   map[ID][]ID           // what they depend on
 	unit    func(Observed) string // of the guard; nil: there is none
@@ -116,7 +116,7 @@ func (d *prunePlan) contradict(inhabited, defined map[string]ID) {
 	})
 }
 
-// stay notes an object that is to go, and is not deleted now.
+// stay notes an object that must be deleted, and is not deleted now.
 func (d *prunePlan) stay(o Observed) {
 	switch kind := o.ID.GroupKind(); {
 	case stageOf(kind) == stageWorkloads:

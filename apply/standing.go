@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// standing has the objects that are to go and are still there, by what they need: the namespace, the definition of the
+// standing has the objects that must be deleted and are still there, by what they need: the namespace, the definition of the
 // kind, what they depend on and, as long as pods may run, what isolates and configures these.
 type standing struct {
 	unit   func(Observed) string         // of the guard; nil: there is none

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -151,14 +152,18 @@ func (p *part) applyMade(ctx context.Context, m made) ([]apply.Result, error) {
 func (p *part) remove(ctx context.Context, ids []apply.ID) (apply.PruneReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
-	return p.applier.Delete(ctx, ids, apply.DeleteOptions{})
+	return p.applier.Delete(ctx, ids, apply.DeleteOptions{Propagation: ofOwned})
 }
+
+// ofOwned is what becomes of what a deleted object owns. The workload owns its ingress policy, too, so the garbage
+// collector deletes that with it in any case.
+const ofOwned = metav1.DeletePropagationBackground
 
 // sweep deletes objects that the desired state lacks, within the limits of the guard.
 func (p *part) sweep(ctx context.Context, ids []apply.ID, guard *apply.Guard, approved string) (apply.PruneReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
-	return p.applier.Delete(ctx, ids, apply.DeleteOptions{Guard: guard, Approved: approved})
+	return p.applier.Delete(ctx, ids, apply.DeleteOptions{Guard: guard, Approved: approved, Propagation: ofOwned})
 }
 
 // synced returns nil when all kinds of the component are known.

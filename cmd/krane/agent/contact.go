@@ -117,8 +117,12 @@ func (c *contact) failed(what string, err error) {
 	c.publish()
 	if c.began.IsZero() {
 		c.began, c.failures = now, 1
+		text := "no contact with the control plane"
+		if refused != "" {
+			text = "the control plane refuses the region"
+		}
 		c.logger.Warn(
-			"no contact with the control plane",
+			text,
 			slog.String("call", what),
 			slog.String("address", c.address),
 			slog.Any("error", err),

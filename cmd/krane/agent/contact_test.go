@@ -29,7 +29,7 @@ func (b *bench) failures(call string) int {
 // oneLine returns a scenario in which the control plane does not serve the agent for a
 // while: however many streams and calls fail how often, one line is logged when it
 // begins and one when it ends.
-func oneLine(d disturbance) func(*bench) {
+func oneLine(d disturbance, begins string) func(*bench) {
 	return func(b *bench) {
 		b.want(all()...)
 		b.start()
@@ -59,7 +59,7 @@ func oneLine(d disturbance) func(*bench) {
 			b.pause(10 * time.Minute)
 			found := strings.Split(strings.TrimSpace(b.log.String()), "\n")
 			require.Len(b, found, 1)
-			require.Contains(b, found[0], "no contact with the control plane")
+			require.Contains(b, found[0], begins)
 			require.Contains(b, found[0], "https://control.example.com")
 			require.Contains(b, found[0], "since=")
 

@@ -202,6 +202,8 @@ func secondCell(b *bench) {
 	b.eventually("the other raises the alarm", func() bool { return other.heldFor("region_claimed") == "1" })
 	require.NotEqual(b, "1", b.heldFor("region_claimed"))
 	require.Error(b, other.isReady())
+	require.Contains(b, other.log.String(), "the control plane refuses the region")
+	require.NotContains(b, other.log.String(), "no contact", "it answers")
 	b.want(deployment("api"))
 	b.gone(deployment("web"))
 	b.eventually("the first works on", func() bool { return b.running("api") && b.away("web") })

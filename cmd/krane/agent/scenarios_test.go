@@ -60,10 +60,11 @@ func scenarios() map[string]scenario {
 	internal := no("Watch", connect.CodeInternal)
 	database := controltest.Faults{Refuse: refuse{internal, no("Get", connect.CodeUnavailable)}}
 	for what, d := range map[string]disturbance{
-		"a dead server": deadServer(), "a wrong token": wrongToken(), "a dead database": wrong(database), "a lost region": lostRegion(),
+		"a dead server": deadServer(), "a wrong token": wrongToken(), "a dead database": wrong(database),
 	} {
-		all["one line for "+what] = scenario{run: oneLine(d)}
+		all["one line for "+what] = scenario{run: oneLine(d, "no contact with the control plane")}
 	}
+	all["one line for a lost region"] = scenario{run: oneLine(lostRegion(), "the control plane refuses the region")}
 	for what, d := range map[string]disturbance{
 		"unknown region": lostRegion(), "wrong credential": wrongToken(),
 		"cut list":            wrong(controltest.Faults{Lie: controltest.CutAfter(1)}),

@@ -67,8 +67,8 @@ soak-sync: ## A million commits on each database, with all faults, and killed se
 	TRUEUP_SOAK=1000000 $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -timeout 4h -run 'NothingIs(Skipped|Lost)' ./statesync/sqlstore
 
 SOAK ?= 15m
-soak-shuttle: kube ## The cluster agent for SOAK (15m) on each database while links fail, programs are killed and everything is edited; SEED=n repeats a run
-	TRUEUP_SOAK=$(SOAK) $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -count=1 -timeout 6h -run TestSoak ./cmd/e2e/clusters
+soak-shuttle: kube ## Both agents for SOAK (15m) on each database while links fail, programs are killed and everything is edited; SEED=n repeats a run
+	TRUEUP_SOAK=$(SOAK) $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -count=1 -timeout 6h -run TestSoak ./cmd/e2e/clusters ./cmd/e2e/regions
 
 bench-snapshot: ## Measure package snapshot: encoding, memory, and what overlaps, restarts and an outage lose
 	$(WORK) $(GO) test -run='^$$' -bench=. ./snapshot

@@ -72,6 +72,25 @@ func NeverTwice(resource string, key func(Object) string) func(*World, Change) e
 	}
 }
 
+// NeverBefore is a Scenario.Check: the program deletes no object of a resource while an object of another resource, in the
+// same namespace, exists that needs it: no NetworkPolicy before the pods that it selects, say. One that is being deleted
+// exists until it is gone.
+func NeverBefore(resource, other string, needs func(other, o Object) bool) func(*World, Change) error {
+	return func(w *World, c Change) error {
+		w.mustServe(resource)
+		w.mustServe(other)
+		if c.By != "program" || c.Request.Verb != "delete" || c.resource() != resource {
+			return nil
+		}
+		for _, o := range w.AllStored(other) {
+			if o.Namespace() == c.Before.Namespace() && needs(o, c.Before) {
+				return fmt.Errorf("%s: %s %s needs it", c.Request, other, o.Name())
+			}
+		}
+		return nil
+	}
+}
+
 // TrueAtRest is a Scenario.Converged: all objects of a resource that are not being
 // deleted have a status condition that is True, of their own generation if it has
 // one.

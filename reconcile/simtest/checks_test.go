@@ -26,6 +26,9 @@ func TestTheCommonChecksFindWhatTheyAreFor(t *testing.T) {
 	notAnothers := func() check { return simtest.NotAnothers(widgets, own) }
 	neverMore := func() check { return simtest.NeverMore(widgets, 1, small) }
 	neverTwice := func() check { return simtest.NeverTwice(widgets, size) }
+	neverBefore := func() check {
+		return simtest.NeverBefore(widgets, widgets, func(other, o simtest.Object) bool { return o.Name() == "b" && size(other) == "2" })
+	}
 	none := func() check { return nil }
 	for name, c := range map[string]struct {
 		check     func() check
@@ -72,6 +75,16 @@ func TestTheCommonChecksFindWhatTheyAreFor(t *testing.T) {
 			wrong: "2 is created as d, and was as c",
 		},
 		"once each": {check: neverTwice, requests: []string{create("b", "1"), create("c", "2")}},
+		"before what needs it": {
+			check: neverBefore, requests: []string{create("b", "1"), create("c", "2"), "DELETE b"}, wrong: "widgets.example.com c needs it",
+		},
+		"before what needs it is gone": {
+			check: neverBefore, requests: []string{create("b", "1"), create("c", "2 held"), "DELETE c", "DELETE b"},
+			wrong: "widgets.example.com c needs it",
+		},
+		"after what needs it": {
+			check: neverBefore, requests: []string{create("b", "1"), create("c", "2"), create("d", "1"), "DELETE d", "DELETE c", "DELETE b"},
+		},
 		"the second of two": {
 			check:    func() check { return simtest.Checks(neverTwice(), notAnothers()) },
 			requests: []string{create("b", "1"), "DELETE a"}, wrong: "not an object of the program",

@@ -67,7 +67,8 @@ func newParts(
 	for _, c := range components() {
 		owner := render.Owner(c, region)
 		live := &apply.Live{
-			Client: client, Mapper: mapper, Owner: owner, Kinds: render.Kinds(c), Discovery: discovery, Logger: logger,
+			Client: client, Mapper: mapper, Owner: owner, Kinds: render.Kinds(c), Discovery: discovery,
+			Logger:  logger.With(slog.String("component", string(c))), // several watch a kind
 			OnDrift: func(o apply.Observed) { drifted(c, o.ID) },
 		}
 		applier := &apply.Applier{Live: live, Concurrency: 16}

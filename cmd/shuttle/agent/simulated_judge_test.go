@@ -75,11 +75,24 @@ const stale = 5 * time.Minute
 
 // check returns what must never happen.
 func (p *starbaseWorld) check() func(*simtest.World, simtest.Change) error {
-	checks := []func(*simtest.World, simtest.Change) error{p.checkDeletion, p.checkCreation}
+	checks := []func(*simtest.World, simtest.Change) error{
+		p.checkDeletion, p.checkCreation, simtest.NeverBefore("networkpolicies.networking.k8s.io", "pods", isolated),
+	}
 	for _, k := range simulatedKinds() {
 		checks = append(checks, simtest.NotAnothers(objects().Resource(k.Kind), applied))
 	}
 	return simtest.Checks(checks...)
+}
+
+// isolated reports whether a pod is one that a network policy selects.
+func isolated(pod, policy simtest.Object) bool {
+	selected, _ := policy.Field("spec", "podSelector", "matchLabels").(map[string]any)
+	for name, value := range selected {
+		if pod.Label(name) != value {
+			return false
+		}
+	}
+	return true
 }
 
 // applied reports whether an object is one that the agent may write: one that it has applied, or

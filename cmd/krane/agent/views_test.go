@@ -128,7 +128,9 @@ func TestADeploymentIsRemovedWithWhatIsItsOwn(t *testing.T) {
 func TestNamesAreThoseOfTheFirstWhoseRootIsThere(t *testing.T) {
 	t.Parallel()
 	account := seen{kind: "ServiceAccount", namespace: "shop", name: "deploy-d-same", id: "d_same"}
-	root := func(namespace, name, id string) seen { return seen{kind: "ReplicaSet", namespace: namespace, name: name, id: id} }
+	root := func(namespace, name, id string) seen {
+		return seen{kind: "ReplicaSet", namespace: namespace, name: name, id: id}
+	}
 	ending := func(s seen) seen {
 		s.ends = true
 		return s

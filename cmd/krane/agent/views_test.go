@@ -85,7 +85,8 @@ func (r *registry) wants(key statesync.Key, id string) *entry {
 // TestADeploymentIsRemovedWithWhatIsItsOwn and with nothing else.
 func TestADeploymentIsRemovedWithWhatIsItsOwn(t *testing.T) {
 	t.Parallel()
-	set, secret := seen{kind: "ReplicaSet", namespace: "shop", name: "web", id: "d"}, seen{kind: "Secret", namespace: "shop", name: "of-d", id: "d"}
+	set := seen{kind: "ReplicaSet", namespace: "shop", name: "web", id: "d"}
+	secret := seen{kind: "Secret", namespace: "shop", name: "of-d", id: "d"}
 	policy := seen{kind: specs.PolicyKind, namespace: "shop", name: render.IngressPolicy("web"), id: "d"}
 	but := func(s seen, change func(*seen)) seen {
 		change(&s)
@@ -131,6 +132,7 @@ func TestNamesAreThoseOfTheFirstWhoseRootIsThere(t *testing.T) {
 	root := func(namespace, name, id string) seen {
 		return seen{kind: "ReplicaSet", namespace: namespace, name: name, id: id}
 	}
+	own := seen{kind: "ServiceAccount", namespace: "shop", name: "deploy-d-same", id: "D-Same"}
 	ending := func(s seen) seen {
 		s.ends = true
 		return s
@@ -147,7 +149,7 @@ func TestNamesAreThoseOfTheFirstWhoseRootIsThere(t *testing.T) {
 		"with a root of another id":      {[]seen{account, root("shop", "first", "d_other")}, true},
 		"with a root of the same name":   {[]seen{account, root("shop", "second", "d_same")}, true},
 		"that go":                        {[]seen{ending(account), root("shop", "first", "d_same")}, true},
-		"of its own id, of another name": {[]seen{{"ServiceAccount", "shop", "deploy-d-same", "D-Same", false}, root("shop", "old", "D-Same")}, true},
+		"of its own id, of another name": {[]seen{own, root("shop", "old", "D-Same")}, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := &converger{parts: seeing(t, test.there...), registry: newRegistry()}

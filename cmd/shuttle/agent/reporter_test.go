@@ -328,7 +328,7 @@ func TestWhatIsHeldIsReportedAndKeepsNoReportFromBeingComplete(t *testing.T) {
 		"a failure":  {leftover{problem: "ConfigMap/x: denied"}, starbase.PhaseFailed, "DeleteFailed", "denied"},
 		"a finalize": {leftover{going: 2}, starbase.PhaseApplying, "Deleting", "2 objects are not deleted yet"},
 		"one named":  {leftover{going: 2, final: "ConfigMap/x"}, starbase.PhaseApplying, "Deleting", "2 objects are not gone yet: ConfigMap/x"},
-		"the record": {leftover{held: 2, reason: "ConfigMap/y: []"}, starbase.PhaseFailed, starbase.ClassDeletionHeld, "2 objects are not deleted: ConfigMap/y"},
+		"the record": {leftover{held: 2, reason: "no y"}, starbase.PhaseFailed, starbase.ClassDeletionHeld, "2 objects are not deleted: no y"},
 		"no view":    {leftover{unseen: true}, starbase.PhaseApplying, starbase.ClassUnseen, "is not known"},
 	} {
 		r := reporter{pods: &podView{}, rollouts: &rollouts{}}

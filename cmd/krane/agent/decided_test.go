@@ -189,7 +189,7 @@ func TestWhatNoListHasIsForgotten(t *testing.T) {
 	_, _, ok := r.claim(r.entry(old), object)
 	require.True(t, ok)
 	_, _, ok = r.claim(r.entry(listed), object)
-	require.False(t, ok, "it is that of another")
+	require.False(t, ok, "another has it")
 	before := r.entry(old)
 	require.NoError(t, r.entry(busy).lock(t.Context()))
 	r.forget(string(stream.Deployments), map[statesync.Key]statesync.Item{listed: {}})
@@ -202,8 +202,8 @@ func TestWhatNoListHasIsForgotten(t *testing.T) {
 	require.False(t, r.entry(busy).tryLock(), "it is the same")
 }
 
-// TestVariablesAreThoseOfTheCiphertextAndTheKeyring.
-func TestVariablesAreThoseOfTheCiphertextAndTheKeyring(t *testing.T) {
+// TestVariablesBelongToACiphertextAndAKeyring.
+func TestVariablesBelongToACiphertextAndAKeyring(t *testing.T) {
 	t.Parallel()
 	e := newEntry(keyOf("shop", "web"))
 	of := func(keyring, ciphertext string) bool {
@@ -296,8 +296,8 @@ func TestADeletionIsOwedOfDeploymentsAlone(t *testing.T) {
 	require.Len(t, r.owed, 1)
 }
 
-// TestAPodIsThatOfItsReplicaSetAlone.
-func TestAPodIsThatOfItsReplicaSetAlone(t *testing.T) {
+// TestAPodBelongsToItsReplicaSetAlone.
+func TestAPodBelongsToItsReplicaSetAlone(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]bool{"ReplicaSet": true, "Job": false, "": false} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-abc"}}

@@ -95,7 +95,7 @@ func TestADeploymentIsRemovedWithWhatIsItsOwn(t *testing.T) {
 	for name, test := range map[string]struct {
 		there   []seen
 		removed []seen
-		claimed bool // the Secret is that of another deployment
+		claimed bool // another deployment has the Secret
 	}{
 		"all of it":                  {there: []seen{set, secret, policy}, removed: []seen{secret, set, policy}},
 		"what was made before a set": {there: []seen{secret, policy}, removed: []seen{secret, policy}},
@@ -125,8 +125,8 @@ func TestADeploymentIsRemovedWithWhatIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestNamesAreThoseOfTheFirstWhoseRootIsThere and free where nothing of that id runs.
-func TestNamesAreThoseOfTheFirstWhoseRootIsThere(t *testing.T) {
+// TestNamesBelongToTheFirstWhoseRootIsThere and free where nothing of that id runs.
+func TestNamesBelongToTheFirstWhoseRootIsThere(t *testing.T) {
 	t.Parallel()
 	account := seen{kind: "ServiceAccount", namespace: "shop", name: "deploy-d-same", id: "d_same"}
 	root := func(namespace, name, id string) seen {

@@ -138,6 +138,16 @@ func TestAnAddressGoesBeforeThePort(t *testing.T) {
 	}
 }
 
+func TestWhatIsLeftOutFollowsFromWhatIsStated(t *testing.T) {
+	t.Parallel()
+	c, err := config.Read([]byte(least+"k8s: {qps: 500}\ninstance_id: a\nstate_dir:\n"), env("HOSTNAME=b"))
+	require.NoError(t, err)
+	require.Equal(t, config.Kubernetes{QPS: 500, Burst: 500}, c.Kubernetes)
+	require.Equal(t, "a", c.InstanceID)
+	_, err = config.Read([]byte(least+"vault: {key_file: /no/such/file}\n"), env())
+	require.ErrorContains(t, err, "vault.key_file: is \"/no/such/file\", must be a file that can be read and holds keys")
+}
+
 // TestTheDocumentationNamesEverySetting reads the list in the error for one that
 // does not exist.
 func TestTheDocumentationNamesEverySetting(t *testing.T) {
@@ -169,17 +179,20 @@ func TestAWrongSettingIsNamedWithWhatWouldBeRight(t *testing.T) {
 		{"control.url", "ftp://control.example.com", "a URL like"},
 		{"control.url", "127.0.0.1:28080", "a URL like https://"},
 		{"control.url", "https://control.example.com:0", "a URL like"},
+		{"control.url", "https://control.example.com#x", "a URL like"},
 		{"control.url", "http://control.example.com", "a URL of https, or of http on this machine"},
 		{"vault.url", "http://10.0.0.1:8200", "KRANE_ALLOW_HTTP=true allows it"},
 		{"allow_http", "yes", "true or false"},
 		{"control.token", "", "a token, or token_file"},
 		{"token_secret", "krane-own", "namespace/name"},
 		{"token_secret", "krane/own/x", "namespace/name"},
+		{"token_secret", "Krane/own", "namespace/name"},
 		{"token_file", "/some/file", "nothing, because control.token is set"},
 		{"metrics_bind_address", ":08071", "another address"},
 		{"rpc_port", "0", "a whole number from 1 to 65535"},
 		{"rpc_port", "tcp://10.0.0.1:80", "a whole number from 1 to 65535"},
 		{"vault.url", "vault", "a URL like https://vault.example.com"},
+		{"vault.url", "", "the URL of the vault, because vault.token is set"},
 		{"vault.key_file", "/keys", "nothing, because vault.url is set"},
 		{"vault.token", "", "a token, because vault.url is set"},
 		{"registry.url", "https://registry.example.com", "a host like"},
@@ -279,9 +292,9 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	require.Empty(t, config.Secret("").String())
 
 	for _, wrong := range []string{
-		"KRANE_CONTROL_TOKEN=ses\name", "KRANE_VAULT_TOKEN=ses\x00ame", "KRANE_REGISTRY_PASSWORD=ses\name",
+		"KRANE_CONTROL_TOKEN=ses\name", "KRANE_CONTROL_TOKEN=ses\x7fame", "KRANE_VAULT_TOKEN=ses\x00ame", "KRANE_REGISTRY_PASSWORD=ses\name",
 		"KRANE_CONTROL_URL=https://ada:sesame@example.com", "KRANE_CONTROL_URL=https://example.com?token=sesame",
-		"KRANE_CONTROL_URL=https://ada:sesame@example.com:port",
+		"KRANE_CONTROL_URL=https://ada:sesame@example.com:port", "KRANE_REGISTRY_URL=ada:sesame@registry.example.com",
 	} {
 		_, err := config.Read([]byte(least), env(append(pairs, wrong)...))
 		require.ErrorContains(t, err, "(hidden)")

@@ -53,6 +53,7 @@ func TestTheSettingsOfTheClusterDecideAboutItsObjects(t *testing.T) {
 	t.Parallel()
 	env := environment(t)
 	env["STARFORM_POD_SECURITY"], env["STARFORM_DNS_SELECTOR"] = "baseline", "dns/app=dns"
+	env["STARFORM_RECONCILE_INTERVAL"], env["STARFORM_SNAPSHOT_INTERVAL"] = "1s", "1h" // the shortest, and the longest
 	env["STARFORM_GATEWAY"], env["STARFORM_IMAGE_PULL_SECRETS"] = "edge/public", "one,two"
 	env["STARFORM_CLUSTER_RANGES"] = "203.0.113.0/24,2001:db8::/32"
 	c, err := shuttle.ReadConfig(func(name string) string { return env[name] })
@@ -80,11 +81,13 @@ func TestAWrongVariableIsNamedInOneLine(t *testing.T) {
 		{"STARFORM_STARBASE_URL", "https://starbase.example.com:65536"},
 		{"STARFORM_STARBASE_URL", "https://user:password@starbase.example.com"},
 		{"STARFORM_STARBASE_URL", "https://starbase.example.com?x=y"},
+		{"STARFORM_STARBASE_URL", "https://starbase.example.com#x"},
 		{"STARFORM_STARBASE_URL", "http://starbase.example.com"},
 		{"STARFORM_STARBASE_URL", "http://10.0.0.1"},
 		{"STARFORM_ALLOW_HTTP", "yes"},
 		{"STARFORM_REQUEST_TIMEOUT", "0s"},
-		{"STARFORM_REQUEST_TIMEOUT", "2h"},
+		{"STARFORM_REQUEST_TIMEOUT", "999ms"},
+		{"STARFORM_REQUEST_TIMEOUT", "1h0m1s"},
 		{"STARFORM_CLUSTER_ID", ""},
 		{"STARFORM_CLUSTER_ID", "cluster-1"},
 		{"STARFORM_CLUSTER_ID", "3F0C9D6E-8A51-4C77-9B1E-2D4F6A8B0C12"},

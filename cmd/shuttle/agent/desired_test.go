@@ -121,6 +121,21 @@ func TestAnOlderStateIsRefusedAlsoAfterARestart(t *testing.T) {
 	}
 }
 
+func TestAStateWithoutAnEpochIsNotThatOfOneThatHadOne(t *testing.T) {
+	t.Parallel()
+	n := &newest{memory: &apply.FileMemory{Path: filepath.Join(t.TempDir(), "accepted")}, name: "ConfigMap x/y"}
+	_, err := n.reach(t.Context(), of("", 1).state)
+	require.NoError(t, err)
+	other, err := n.reach(t.Context(), of("e1", 1).state)
+	require.NoError(t, err)
+	require.False(t, other, "there was no other epoch")
+	_, err = n.reach(t.Context(), of("", 99).state)
+	var refused *starbase.RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, starbase.ReasonIncomplete, refused.Reason)
+	require.ErrorContains(t, err, "delete what the agent remembers (ConfigMap x/y)")
+}
+
 func TestAMemoryThatFailsAcceptsNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "accepted")

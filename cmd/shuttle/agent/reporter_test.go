@@ -1,9 +1,16 @@
 package agent //nolint:testpackage // what is reported is decided within
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,6 +22,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/owntoken"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
 var shop = starbase.Identity{
@@ -58,6 +68,9 @@ func TestAServiceIsHealthyOnlyByThePodsOfWhatWasWritten(t *testing.T) {
 		"the pods of the last version":      {func(r *rollout) { r.generation, r.observed = 1, 1 }, starbase.PhaseProgressing},
 		"its controller has not seen it":    {func(r *rollout) { r.observed = 1 }, starbase.PhaseProgressing},
 		"the pods of a Deployment before":   {func(r *rollout) { r.uid = "old" }, starbase.PhaseProgressing},
+		"pods of before that still run":     {func(r *rollout) { r.total = 3 }, starbase.PhaseProgressing},
+		"pods of before, as many":           {func(r *rollout) { r.updated = 1 }, starbase.PhaseProgressing},
+		"a pod that is not ready":           {func(r *rollout) { r.ready = 1 }, starbase.PhaseProgressing},
 		"a stuck rollout of a last version": {func(r *rollout) { r.generation, r.observed, r.cause, r.ready = 1, 1, stuck, 0 }, starbase.PhaseProgressing},
 	} {
 		pods := whole
@@ -98,6 +111,154 @@ func TestAnotherHeldSetIsAnotherReport(t *testing.T) {
 	require.Nil(t, heldDeletions(apply.Held{}))
 	unrecorded := apply.Held{Units: []apply.HeldUnit{{Unit: "service a", Reason: "the hold cannot be recorded"}}}
 	require.Nil(t, heldDeletions(unrecorded), "the control plane refuses a report without a digest as a whole")
+	many := heldDeletions(apply.Held{Digest: "many", Units: make([]apply.HeldUnit, starbase.MaxHeldUnits+1)})
+	require.Len(t, many.Units, starbase.MaxHeldUnits)
+	require.Equal(t, starbase.MaxHeldUnits+1, many.Count)
+}
+
+// TestAReportThatSaysAnythingElseIsAnother.
+func TestAReportThatSaysAnythingElseIsAnother(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*starbase.StatusReport){
+		"the epoch":      func(r *starbase.StatusReport) { r.Epoch = "f" },
+		"the generation": func(r *starbase.StatusReport) { r.Generation = 8 },
+		"all of them":    func(r *starbase.StatusReport) { r.Complete = false },
+		"the class":      func(r *starbase.StatusReport) { r.ClusterErrorClass = starbase.ClassLeftover },
+		"the message":    func(r *starbase.StatusReport) { r.ClusterMessage = "another" },
+		"a service":      func(r *starbase.StatusReport) { r.Services[0].Message = "another" },
+		"what is left":   func(r *starbase.StatusReport) { r.LeftProjects = []string{shop.ProjectID} },
+	} {
+		of := func() *starbase.StatusReport {
+			return &starbase.StatusReport{Epoch: "e", Generation: 7, Complete: true, Services: starbase.Statuses{newStatus(shop, 7)}}
+		}
+		other := of()
+		change(other)
+		require.True(t, same(of(), of()))
+		require.False(t, same(of(), other), name)
+	}
+}
+
+// TestAServiceStandsAsTheWorstOfItsObjects, in whatever order, and of those that it shares.
+func TestAServiceStandsAsTheWorstOfItsObjects(t *testing.T) {
+	t.Parallel()
+	waits := apply.Result{Action: apply.Waiting, Err: errors.New("waits")}
+	fails := apply.Result{Action: apply.Failed, Err: errors.New("denied")}
+	fought := apply.Result{Action: apply.Failed, Err: &apply.FightError{}}
+	taken := apply.Result{Action: apply.Refused, Err: apply.ErrNotOurs}
+	for name, test := range map[string]struct {
+		results []apply.Result // the first is of what it shares
+		phase   starbase.Phase
+		class   string
+	}{
+		"nothing":           {nil, starbase.PhaseProgressing, ""},
+		"one waits":         {[]apply.Result{{}, waits}, starbase.PhaseApplying, "Waiting"},
+		"what it shares":    {[]apply.Result{fails}, starbase.PhaseFailed, classApplyFailed},
+		"failed and waits":  {[]apply.Result{fails, waits}, starbase.PhaseFailed, classApplyFailed},
+		"waits and failed":  {[]apply.Result{waits, fails}, starbase.PhaseFailed, classApplyFailed},
+		"fought over":       {[]apply.Result{waits, fought}, starbase.PhaseFailed, starbase.ClassContested},
+		"taken and fought":  {[]apply.Result{taken, fought}, starbase.PhaseRejected, starbase.ClassNameTaken},
+		"taken and failed":  {[]apply.Result{taken, fails}, starbase.PhaseRejected, starbase.ClassNameTaken},
+		"taken and waits":   {[]apply.Result{taken, waits}, starbase.PhaseRejected, starbase.ClassNameTaken},
+		"fought, and taken": {[]apply.Result{fought, taken}, starbase.PhaseRejected, starbase.ClassNameTaken},
+	} {
+		s, results := &RenderedService{}, map[apply.ID]apply.Result{}
+		for n, result := range test.results {
+			id := apply.ID{Kind: "ConfigMap", Namespace: "proj-shop", Name: fmt.Sprint(n)}
+			if results[id] = result; n == 0 {
+				s.Shared = append(s.Shared, id)
+			} else {
+				s.Objects = append(s.Objects, id)
+			}
+		}
+		phase, class, _ := stand(s, results)
+		require.Equal(t, test.phase, phase, name)
+		require.Equal(t, test.class, class, name)
+	}
+}
+
+func TestAMessageIsCutBetweenTwoCharacters(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "abc", shortenTo("abc", 3))
+	require.Equal(t, "ab", shortenTo("abc", 2))
+	require.Equal(t, "a", shortenTo("aé", 2))
+	require.Empty(t, shortenTo("é", 1))
+	all := [parts]problem{ofView: {"Unseen", "v"}, ofGateway: {"GatewayMissing", strings.Repeat("g", starbase.MaxStatusMessage)}}
+	worst := together(&all)
+	require.Equal(t, "Unseen", worst.class)
+	require.Contains(t, worst.message, "v; GatewayMissing: ggg")
+	require.Len(t, worst.message, starbase.MaxStatusMessage)
+	require.Zero(t, together(&[parts]problem{}))
+}
+
+// TestReportsAreSentInPartsAndAgainAfterAWhile: one that is refused waits longer each time, but for one that says
+// something else.
+func TestReportsAreSentInPartsAndAgainAfterAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var parts []int
+		status := http.StatusNoContent
+		r := &reporter{
+			client: newClient(newConfigOf(t), owntoken.New(owntoken.Config{Given: func() (string, error) { return "sesame", nil }}),
+				httpfunc.Transport(func(request *http.Request) (*http.Response, error) {
+					var part starbase.StatusReport
+					require.NoError(t, json.NewDecoder(request.Body).Decode(&part))
+					parts = append(parts, len(part.Services))
+					return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: request}, nil
+				}), func(string, string, time.Duration) {}),
+			pods: &podView{}, rollouts: &rollouts{}, backoff: reconcile.Backoff{Min: time.Minute, Max: time.Hour}, trigger: func() {},
+		}
+		sent := func(fails bool, want ...int) time.Duration {
+			t.Helper()
+			parts = nil
+			result, err := r.Reconcile(t.Context())
+			require.Equal(t, fails, err != nil, err)
+			require.Equal(t, want, parts)
+			return result.RequeueAfter
+		}
+		of := func(n int) {
+			left := map[labelled]leftover{}
+			for i := range n - 1 {
+				left[labelled{hex32(shop.ProjectID), "e" + strconv.Itoa(i), hex32(shop.ServiceID)}] = leftover{going: 1}
+			}
+			r.last = outcomeOf(deletions{left: left})
+			r.last.current.state.Schema = starbase.Schema
+		}
+		require.Zero(t, sent(false), "nothing is known")
+		of(starbase.MaxStatusServices)
+		require.Equal(t, reportInterval, sent(false, starbase.MaxStatusServices))
+		require.True(t, r.sent.Complete)
+		of(starbase.MaxStatusServices + 1)
+		sent(false, starbase.MaxStatusServices, 1)
+		require.False(t, r.sent.Complete, "no part has all")
+		time.Sleep(reportInterval - time.Minute)
+		require.Equal(t, time.Minute, sent(false))
+		time.Sleep(time.Minute)
+		sent(false, starbase.MaxStatusServices, 1)
+
+		status = http.StatusBadRequest
+		of(1)
+		sent(true, 1)
+		time.Sleep(time.Minute - 1)
+		sent(true)
+		time.Sleep(1)
+		sent(true, 1)
+		time.Sleep(2*time.Minute - 1)
+		sent(true)
+		of(2)
+		sent(true, 2)
+		status = http.StatusNoContent
+		of(1)
+		sent(false, 1)
+		require.Zero(t, r.failed)
+	})
+}
+
+// newConfigOf is what a client needs.
+func newConfigOf(t *testing.T) *Config {
+	t.Helper()
+	at, err := url.Parse("https://starbase.example.com")
+	require.NoError(t, err)
+	return &Config{StarbaseURL: at, ClusterID: passing, RequestTimeout: time.Minute}
 }
 
 // stuck is a Deployment whose controller has given up.
@@ -166,6 +327,9 @@ func TestWhatIsHeldIsReportedAndKeepsNoReportFromBeingComplete(t *testing.T) {
 		"the grace":  {leftover{grace: 4}, starbase.PhaseApplying, starbase.ClassDeletionHeld, "4 objects are not deleted yet: absent"},
 		"a failure":  {leftover{problem: "ConfigMap/x: denied"}, starbase.PhaseFailed, "DeleteFailed", "denied"},
 		"a finalize": {leftover{going: 2}, starbase.PhaseApplying, "Deleting", "2 objects are not deleted yet"},
+		"one named":  {leftover{going: 2, final: "ConfigMap/x"}, starbase.PhaseApplying, "Deleting", "2 objects are not gone yet: ConfigMap/x"},
+		"the record": {leftover{held: 2, reason: "no y"}, starbase.PhaseFailed, starbase.ClassDeletionHeld, "2 objects are not deleted: no y"},
+		"no view":    {leftover{unseen: true}, starbase.PhaseApplying, starbase.ClassUnseen, "is not known"},
 	} {
 		r := reporter{pods: &podView{}, rollouts: &rollouts{}}
 		list, complete := r.statuses(outcomeOf(deletions{left: map[labelled]leftover{labelsOf(other): test.left}}))
@@ -180,6 +344,12 @@ func TestWhatIsHeldIsReportedAndKeepsNoReportFromBeingComplete(t *testing.T) {
 	}
 
 	r := reporter{pods: &podView{}, rollouts: &rollouts{}}
+	for class, left := range map[string]leftover{
+		starbase.ClassDeletionHeld: {held: 1}, "DeleteFailed": {problem: "denied"}, "": {grace: 1, going: 1, unseen: true},
+	} {
+		list, _ := r.statuses(outcomeOf(deletions{left: map[labelled]leftover{labelsOf(shop): left}}))
+		require.Equal(t, class, list[0].ErrorClass, "what time alone does not end")
+	}
 	list, complete := r.statuses(outcomeOf(deletions{left: map[labelled]leftover{labelsOf(shop): {unproven: 1}}}))
 	require.Len(t, list, 1, "an object too many of a service that is wanted")
 	require.Equal(t, starbase.PhaseProgressing, list[0].Phase)

@@ -259,6 +259,57 @@ func TestAFinalizerIsNamed(t *testing.T) {
 	})
 }
 
+// TestAFewAreAskedForTheirFinalizers in each pass, however many do not go.
+func TestAFewAreAskedForTheirFinalizers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPasses(t)
+		all := []string{"a", "b", "c", "d", "e", "f", "g"}
+		p.accept(p.state(1, all...))
+		p.pass()
+		p.finalize("deployments")
+		gone := p.state(2, all...)
+		for n := range gone.Services {
+			gone.Services[n].Deleted = true
+		}
+		p.accept(gone)
+		p.pass()
+		time.Sleep(slowDeletion)
+		p.server.ClearActions()
+		p.pass()
+		asked := 0
+		for _, action := range p.server.Actions() {
+			if action.Matches("get", "deployments") {
+				asked++
+			}
+		}
+		require.Equal(t, maxAsked, asked)
+	})
+}
+
+// TestWhatNamesNoProjectIsNeverAllThatIsLeft of a service: no report can name it.
+func TestWhatNamesNoProjectIsNeverAllThatIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPasses(t)
+		p.guard = newGuard(0, nil)
+		p.accept(p.state(1, "web"))
+		p.pass()
+		require.True(t, p.told().Complete)
+		lost := &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "proj-shop", Name: "lost", UID: "l", ResourceVersion: "1", Labels: Owner(passing).Labels},
+		}
+		lost.Labels[labelServiceID] = hex32(shop.ServiceID)
+		maps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+		require.NoError(t, p.server.Tracker().Create(maps, lost, "proj-shop"))
+		synctest.Wait()
+		p.desired.confirm()
+		p.pass()
+		require.False(t, p.told().Complete)
+	})
+}
+
 // TestANamespaceThatDoesNotEndIsNamed gives it five minutes.
 func TestANamespaceThatDoesNotEndIsNamed(t *testing.T) {
 	t.Parallel()
@@ -488,6 +539,7 @@ func TestAnOutageIsOneLine(t *testing.T) {
 		c.failed = c.log(t.Context(), c.failed, results)
 	}
 	c.failed = c.log(t.Context(), c.failed, results[:1])
+	c.failed = c.log(t.Context(), c.failed, results[:100]) // as many as before
 	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
 	require.Contains(t, log.String(), "count=100")
 	require.Contains(t, log.String(), "Deployment.apps/proj-shop/web-aa, Deployment.apps/proj-shop/web-ba, Deployment.apps/proj-shop/web-ca\"")

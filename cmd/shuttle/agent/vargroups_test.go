@@ -159,6 +159,7 @@ func TestAServiceWhoseGroupCannotBeIsRejectedAndHarmsNoOther(t *testing.T) {
 		varGroup(55, 1, "staging", nil),
 		varGroup(56, 1, "", nil),
 		varGroup(56, 1, "", map[string]string{"A": "canary"}),
+		varGroup(56, 1, "", nil),
 	}
 	for name, test := range map[string]struct {
 		group          int

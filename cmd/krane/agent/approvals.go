@@ -107,7 +107,7 @@ func (a *approvals) heldDeletions() *ctrlv1.HeldDeletions {
 		for _, u := range a.held[collection].Units {
 			if report.Count++; len(report.GetUnits()) < maxHeldUnits {
 				report.Units = append(report.Units, &ctrlv1.HeldUnit{
-					Unit: u.Unit, Objects: int32(len(u.IDs)), Reason: u.Reason[:min(len(u.Reason), maxHeldReason)],
+					Unit: u.Unit, Objects: int32(len(u.IDs)), Reason: bounded(u.Reason, maxHeldReason),
 				})
 			}
 		}

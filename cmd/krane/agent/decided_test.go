@@ -314,7 +314,7 @@ func TestAPodBelongsToItsReplicaSetAlone(t *testing.T) {
 func TestTheFirstHundredOfWhatIsHeldAreReported(t *testing.T) {
 	t.Parallel()
 	a, units := &approvals{held: map[stream.Collection]apply.Held{}}, make([]apply.HeldUnit, maxHeldUnits+1)
-	units[0].Reason = strings.Repeat("r", maxHeldReason+1)
+	units[0].Reason = strings.Repeat("r", maxHeldReason-1) + "ü" // which is cut
 	require.True(t, a.hold(stream.Deployments, apply.Held{Units: units}))
 	require.Nil(t, a.heldDeletions(), "there is nothing to approve")
 	require.True(t, a.hold(stream.Deployments, apply.Held{Units: units[1:]}))
@@ -323,5 +323,5 @@ func TestTheFirstHundredOfWhatIsHeldAreReported(t *testing.T) {
 	report := a.heldDeletions()
 	require.Len(t, report.GetUnits(), maxHeldUnits)
 	require.EqualValues(t, maxHeldUnits+1, report.GetCount())
-	require.Len(t, report.GetUnits()[0].GetReason(), maxHeldReason)
+	require.Equal(t, strings.Repeat("r", maxHeldReason-1), report.GetUnits()[0].GetReason())
 }

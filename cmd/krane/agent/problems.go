@@ -51,7 +51,7 @@ func resourceOf(key statesync.Key) string { return key.Collection + "/" + key.ID
 // set notes why something cannot be done; an empty message is that it can. It reports whether that is
 // news.
 func (p *problems) set(resource, message string) bool {
-	message = bounded(message)
+	message = bounded(message, maxProblemMessage)
 	p.mu.Lock()
 	before := p.of[resource]
 	if message == "" {
@@ -66,9 +66,9 @@ func (p *problems) set(resource, message string) bool {
 	return before != message
 }
 
-// bounded is a message as the control plane takes it: it refuses a heartbeat with another one.
-func bounded(message string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(message[:min(len(message), maxProblemMessage)], ""), "\x00", "")
+// bounded is a text as the control plane takes it, of at most so many bytes: it refuses a heartbeat with another one.
+func bounded(text string, most int) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text[:min(len(text), most)], ""), "\x00", "")
 }
 
 // keep drops the items of a collection that are not wanted any more.

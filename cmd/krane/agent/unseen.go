@@ -39,7 +39,7 @@ func (ps parts) unseen() func() []*ctrlv1.Problem {
 					message = "its objects are not seen, and what is reported of them is what was so before" + meanwhile + ": " + why
 				}
 				if message != "" {
-					list = append(list, &ctrlv1.Problem{Resource: kind, Message: bounded(message)})
+					list = append(list, &ctrlv1.Problem{Resource: kind, Message: bounded(message, maxProblemMessage)})
 				}
 			}
 		}

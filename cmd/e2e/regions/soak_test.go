@@ -187,7 +187,7 @@ func (s *soak) byHand() {
 			[]byte(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"example.com/by-hand"}]`), metav1.PatchOptions{})
 	default:
 		_, err = at.Patch(ctx, o.GetName(), types.MergePatchType,
-			[]byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"hand"}}}`), metav1.PatchOptions{})
+			[]byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":null}}}`), metav1.PatchOptions{})
 	}
 	if !apierrors.IsNotFound(err) {
 		require.NoError(s.t, err)

@@ -141,7 +141,7 @@ func (r *registry) present() []statesync.Key {
 	defer r.mu.Unlock()
 	var keys []statesync.Key
 	for key, d := range r.peek {
-		if d.received && d.apply != nil {
+		if d.apply != nil {
 			keys = append(keys, key)
 		}
 	}

@@ -51,15 +51,12 @@ func identityOf(o apply.Observed) labelled {
 // keeps reports that an object must stay: it is one of a rejected service or
 // project, or one that these share.
 func (k *absence) keeps(at labelled) bool {
-	if k.rejectedProjects[at.project] || k.rejectedServices[at] {
-		return true
-	}
-	return at.service == "" && k.rejectedEnvironments[at]
+	return k.rejectedProjects[at.project] || k.rejectedServices[at] || k.rejectedEnvironments[at]
 }
 
 // isGone reports that the desired state names the object as deleted.
 func (k *absence) isGone(at labelled) bool {
-	return k.goneProjects[at.project] || at.service != "" && k.goneServices[at]
+	return k.goneProjects[at.project] || k.goneServices[at]
 }
 
 // unit names what an object is part of, as a person would: a service or a project,

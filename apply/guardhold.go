@@ -281,7 +281,7 @@ func (a *Applier) restrain(
 	plan.orphan = options.Orphan
 	defer func() {
 		if len(plan.due) > 0 {
-			plan.settle(plan.standing(a.plural), a.closing)
+			plan.settle(plan.standing(a.plural), options, a.closing)
 		}
 	}()
 	guard := options.Guard

@@ -217,8 +217,8 @@ func stale(reasons ...error) error {
 // Execute carries out a plan, each change only if it still holds: the object, the
 // desired state and the differences are as planned. Otherwise the change fails with
 // [ErrStalePlan]. A change whose object is [Waiting] in the report, for what it depends on
-// or its definition, can be executed by a plan with these changes. Objects that are not in the plan are left alone. The report is valid
-// with an error.
+// or its definition, can be executed by a plan with these changes. Objects that are not in the plan are left alone, and what they
+// need is refused with [ErrNeeded]. The report is valid with an error.
 func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, plan diff.Plan) (Report, error) {
 	found, err := a.preview(ctx, set, options)
 	if err != nil {
@@ -251,15 +251,20 @@ func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, p
 	for items := range set.ranks() {
 		p.execute(ctx, items, approved)
 	}
-	results, _ := a.retire(&found.prune, options, func(o *Observed) Result {
+	results := a.retire(&found.prune, func(o *Observed) Result {
 		c, ok := approved[o.ID]
 		if !ok {
 			return Result{}
 		}
+		for _, inside := range found.prune.inside(o) {
+			if _, ok := approved[inside.ID]; !ok {
+				return Result{o.ID, Refused, fmt.Errorf("%w: %s must stay", ErrNeeded, inside.ID)}
+			}
+		}
 		return a.discard(ctx, o, wire.Must{UID: c.UID, Version: c.ResourceVersion}, options, &found.prune, nil)
 	})
 	for _, r := range results {
-		if r.Action != unchanged {
+		if _, ok := approved[r.ID]; ok {
 			p.add(r)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
@@ -24,10 +23,10 @@ import (
 // depends on; for a workload, also what isolates and configures it. So while a workload is in its
 // grace, held by the guard or refused by the server.
 //
-// What isolates pods (a NetworkPolicy) goes after them. If it goes without its namespace, the workloads
-// beside it are deleted in the foreground, unless the options state a propagation: they exist until
-// their pods are gone, and it is deleted by a call after that. Otherwise it is left to the
-// deletion of the namespace, in which pods go first.
+// What isolates pods (a NetworkPolicy) goes after them, with its definition. If it goes without its namespace,
+// the workloads beside it are deleted in the foreground, unless the options state a propagation: they exist
+// until their pods are gone, and it is deleted by a call after that. Otherwise it is left to the
+// deletion of the namespace, in which pods go first (Kubernetes 1.33). It stays while a kind that has pods cannot be seen.
 //
 // Prune looks at all watched kinds ([Live.Kinds]). Its cost depends on the part only.
 //
@@ -79,10 +78,12 @@ func (a *Applier) carryOut(ctx context.Context, plan *prunePlan, options PruneOp
 	report := PruneReport{
 		Results: plan.refused, Pending: plan.pending, Remaining: plan.remaining, Unproven: plan.unproven, Unseen: plan.unseenKinds(),
 	}
-	results, pending := a.retire(plan, options, func(o *Observed) Result { return a.discard(ctx, o, o.must(), options, plan, again) })
-	report.Results = append(report.Results, results...)
-	report.Pending += pending
-	for _, r := range results {
+	for _, r := range a.retire(plan, func(o *Observed) Result { return a.discard(ctx, o, o.must(), options, plan, again) }) {
+		if kind := r.ID.GroupKind(); errors.Is(r.Err, ErrNeeded) && !isNamespace(kind) && !isDefinition(kind) {
+			report.Pending++
+			continue
+		}
+		report.Results = append(report.Results, r)
 		if r.Action == Deleted {
 			report.Remaining++
 		}
@@ -91,47 +92,37 @@ func (a *Applier) carryOut(ctx context.Context, plan *prunePlan, options PruneOp
 }
 
 // retire deletes the objects of a plan with discard, which returns the result of one. What an object needs that was not
-// deleted stays: pending counts these, except for namespaces and definitions, which have a result.
-func (a *Applier) retire(plan *prunePlan, options PruneOptions, discard func(*Observed) Result) (results []Result, pending int) {
+// deleted stays, and its result is ErrNeeded.
+func (a *Applier) retire(plan *prunePlan, discard func(*Observed) Result) (results []Result) {
 	if len(plan.due) == 0 {
-		return nil, 0
+		return nil
 	}
 	s := plan.standing(a.plural)
+	needed := func(id, by ID) Result { return Result{id, Refused, fmt.Errorf("%w: %s must stay", ErrNeeded, by)} }
 	for due := range plan.ranks() {
 		done := make([]Result, len(due))
 		a.each(len(due), func(i int) {
-			if by, needed := s.needing(&due[i]); needed {
-				done[i] = Result{due[i].ID, Refused, fmt.Errorf("%w: %s must stay", ErrNeeded, by)}
+			if by, ok := s.needing(&due[i]); ok {
+				done[i] = needed(due[i].ID, by)
 			} else {
 				done[i] = discard(&due[i])
 			}
 		})
 		for i, r := range done {
-			switch {
-			case r.Action == Deleted && plan.propagationOf(&due[i], options) == metav1.DeletePropagationForeground:
-				s.end(&due[i])
-			case r.Action != Deleted && r.Action != Released:
+			if r.Action != Deleted && r.Action != Released {
 				s.add(&due[i], plan.after[due[i].ID])
 			}
-			kind := due[i].ID.GroupKind()
-			if errors.Is(r.Err, ErrNeeded) && !isNamespace(kind) && !isDefinition(kind) {
-				pending++
-				continue
-			}
 			results = append(results, r)
-			if !isNamespace(kind) {
-				continue
-			}
-			for _, inside := range plan.within[due[i].ID.Name] {
+			for _, inside := range plan.inside(&due[i]) {
 				if r.Action == Deleted {
 					results = append(results, Result{ID: inside.ID, Action: Deleted})
 				} else {
-					pending++
+					results = append(results, needed(inside.ID, due[i].ID))
 				}
 			}
 		}
 	}
-	return results, pending
+	return results
 }
 
 // plural returns <plural>.<group> of a kind, empty if it is not known.

@@ -44,7 +44,8 @@ type PruneOptions struct {
 	// and its result counts them.
 	DeleteForeign bool
 	// Propagation decides about the objects that a deleted one owns. Empty
-	// means background: the garbage collector deletes them afterwards.
+	// means background: the garbage collector deletes them afterwards; and foreground for
+	// workloads whose isolation goes by itself ([Applier.Prune]).
 	Propagation metav1.DeletionPropagation
 
 	meant bool // a part or its parent is deleted: no guard

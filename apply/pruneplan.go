@@ -205,14 +205,22 @@ func (d *prunePlan) all() iter.Seq[*Observed] {
 			if !yield(&d.due[i]) {
 				return
 			}
-			inside := d.within[d.due[i].ID.Name]
+			inside := d.inside(&d.due[i])
 			for j := range inside {
-				if isNamespace(d.due[i].ID.GroupKind()) && !yield(&inside[j]) {
+				if !yield(&inside[j]) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// inside returns what is left to an object that is a namespace.
+func (d *prunePlan) inside(o *Observed) []Observed {
+	if !isNamespace(o.ID.GroupKind()) {
+		return nil
+	}
+	return d.within[o.ID.Name]
 }
 
 // ranks yields one rank after the other. Objects of one rank are deleted in parallel.

@@ -78,6 +78,8 @@ func hasPods(kind schema.GroupKind) bool {
 	return kind.Group == "apps" || kind.Group == "batch" || kind == schema.GroupKind{Kind: "ReplicationController"}
 }
 
+func isPod(kind schema.GroupKind) bool { return kind == schema.GroupKind{Kind: "Pod"} }
+
 // gates reports whether a kind isolates or limits what runs in its namespace.
 func gates(kind schema.GroupKind) bool {
 	stage := stageOf(kind)

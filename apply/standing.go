@@ -17,7 +17,7 @@ type standing struct {
 	plural func(schema.GroupKind) string // <plural>.<group> of a kind; empty if unknown
 	by     map[need]ID                   // one object for each need
 	own    map[string]bool               // units with workloads of their own
-	owned  map[types.UID]bool            // objects that take what they control with them
+	owners map[types.UID]bool            // workloads that take what they control with them
 }
 
 // need is what an object needs. One field is set, or namespace and one of running and ending.
@@ -26,7 +26,7 @@ type need struct {
 	definition string
 	namespace  string
 	unit       string
-	// running is for a workload that stays for now, and ending for one whose deletion was accepted.
+	// running is for a workload that stays for now, and ending for one that is there until its deletion ends.
 	running, ending bool
 }
 
@@ -35,11 +35,11 @@ const anywhere = ""
 
 // standing returns the objects that the plan does not delete now.
 func (d *prunePlan) standing(plural func(schema.GroupKind) string) *standing {
-	s := &standing{unit: d.unit, plural: plural, by: map[need]ID{}, own: map[string]bool{}, owned: map[types.UID]bool{}}
+	s := &standing{unit: d.unit, plural: plural, by: map[need]ID{}, own: map[string]bool{}, owners: map[types.UID]bool{}}
 	for _, list := range [][]Observed{d.due, d.staying, d.ending} {
 		for i := range list {
 			if stageOf(list[i].ID.GroupKind()) == stageWorkloads {
-				s.owned[list[i].UID] = true
+				s.owners[list[i].UID] = true
 				s.own[s.unitOf(&list[i])] = true
 			}
 		}
@@ -66,17 +66,24 @@ func (s *standing) add(o *Observed, after []ID) {
 		s.note(need{object: id}, o.ID)
 	}
 	s.note(need{object: ID{Kind: "Namespace", Name: o.ID.Namespace}}, o.ID)
-	if plural := s.plural(o.ID.GroupKind()); plural != "" {
-		s.note(need{definition: plural}, o.ID)
-	}
+	s.define(o)
+	delete(s.owners, o.UID)
 	if stageOf(o.ID.GroupKind()) == stageWorkloads {
-		s.note(need{namespace: anywhere, running: true}, o.ID)
-		s.note(need{namespace: o.ID.Namespace, running: true}, o.ID)
-		s.note(need{namespace: o.ID.Namespace, running: true, unit: s.unitOf(o)}, o.ID)
+		for _, namespace := range []string{anywhere, o.ID.Namespace} {
+			s.note(need{namespace: namespace, running: true}, o.ID)
+			s.note(need{namespace: namespace, running: true, unit: s.unitOf(o)}, o.ID)
+		}
 	}
 }
 
-// end adds an object whose deletion was accepted.
+// define notes that an object exists for now: without its definition it would not.
+func (s *standing) define(o *Observed) {
+	if plural := s.plural(o.ID.GroupKind()); plural != "" {
+		s.note(need{definition: plural}, o.ID)
+	}
+}
+
+// end adds an object that is there until its deletion ends.
 func (s *standing) end(o *Observed) {
 	if stageOf(o.ID.GroupKind()) == stageWorkloads {
 		s.note(need{namespace: anywhere, ending: true}, o.ID)
@@ -117,35 +124,47 @@ func (s *standing) needing(o *Observed) (ID, bool) {
 
 // isolates reports whether an object isolates pods of others than its own controller, which takes it along.
 func (s *standing) isolates(o *Observed) bool {
-	return isolates(o.ID.GroupKind()) && !s.owned[o.Controller]
+	return isolates(o.ID.GroupKind()) && !s.owners[o.Controller]
 }
 
 // settle takes out of the plan what an object needs that stays, and what isolates pods in a namespace that goes: the
 // server deletes that after the pods. Until then it isolates them. Where it goes by itself, the workloads beside it are
 // deleted in the foreground: they exist until their pods are gone.
-func (d *prunePlan) settle(s *standing, closing func(namespace string) bool) {
+func (d *prunePlan) settle(s *standing, options PruneOptions, closing func(namespace string) bool) {
+	released := func(o *Observed) bool { return options.Orphan != nil && options.Orphan(*o) }
 	going := map[string]bool{}
 	for i := range d.due {
-		if o := d.due[i]; isNamespace(o.ID.GroupKind()) && (d.orphan == nil || !d.orphan(o)) {
+		if o := &d.due[i]; isNamespace(o.ID.GroupKind()) && !released(o) {
 			going[o.ID.Name] = true
 		}
 	}
 	d.within = map[string][]Observed{}
+	blind := slices.ContainsFunc(d.unseen, func(u unseen) bool { return hasPods(u.kind) || isPod(u.kind) })
 	d.due = slices.DeleteFunc(d.due, func(o Observed) bool {
-		namespace, isolates := o.ID.Namespace, s.isolates(&o)
+		kind, namespace, isolates := o.ID.GroupKind(), o.ID.Namespace, s.isolates(&o)
 		switch {
 		case isolates && closing(namespace):
+			s.define(&o)
 			d.remaining++
 			return true
 		case isolates && going[namespace]:
+			s.define(&o)
 			d.within[namespace] = append(d.within[namespace], o)
 			return true
 		case isolates:
 			d.isolate(o)
 		}
-		if _, needed := s.needing(&o); needed {
+		if _, needed := s.needing(&o); needed || isolates && blind { // pods may run that cannot be seen
+			s.add(&o, d.after[o.ID])
 			d.pending++
+			if isNamespace(kind) {
+				d.pending += len(d.within[o.ID.Name])
+				going[o.ID.Name] = false
+			}
 			return true
+		}
+		if !released(&o) && (isPod(kind) || options.Propagation == "" || options.Propagation == metav1.DeletePropagationForeground) {
+			s.end(&o)
 		}
 		return false
 	})

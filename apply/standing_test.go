@@ -8,14 +8,20 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
 var (
 	deploymentKind  = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	policyKind      = schema.GroupKind{Group: "networking.k8s.io", Kind: "NetworkPolicy"}
 	clusterwideKind = schema.GroupKind{Group: "cilium.io", Kind: "CiliumClusterwideNetworkPolicy"}
+	ciliumKind      = schema.GroupKind{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}
+	podKind         = schema.GroupKind{Kind: "Pod"}
+	volumeKind      = schema.GroupKind{Kind: "PersistentVolume"}
 	quotaKind       = schema.GroupKind{Kind: "ResourceQuota"}
 )
 
@@ -34,6 +40,23 @@ func TestWhatAStandingWorkloadNeedsStays(t *testing.T) {
 	}
 	web := in(deploymentKind, "shop", "web-1")
 	withUnits := PruneOptions{Guard: &Guard{Unit: byName, Absent: Limit{Percent: 100}}}
+	grace := PruneOptions{Guard: withUnits.Guard, Grace: func(kind schema.GroupKind) Grace {
+		return map[string]Grace{"Deployment": {Age: time.Hour}}[kind.Kind]
+	}}
+	background := PruneOptions{Guard: withUnits.Guard, Propagation: metav1.DeletePropagationBackground}
+	ciliumDefinition := ID{Group: crdKind.Group, Kind: crdKind.Kind, Name: "ciliumnetworkpolicies.cilium.io"}
+	after := func(needs map[string]string) func(*metav1.PartialObjectMetadata) {
+		return func(m *metav1.PartialObjectMetadata) {
+			if need := needs[m.Name]; need != "" {
+				m.Annotations = map[string]string{"example.com/depends-on": need}
+			}
+		}
+	}
+	controlled := func(m *metav1.PartialObjectMetadata) {
+		if m.Name == "web-2" {
+			m.OwnerReferences = []metav1.OwnerReference{{UID: "uid of Deployment.apps/shop/web-1", Controller: new(true)}}
+		}
+	}
 	for name, test := range map[string]struct {
 		others  []ID // beside web
 		options PruneOptions
@@ -73,17 +96,61 @@ func TestWhatAStandingWorkloadNeedsStays(t *testing.T) {
 		},
 		"what its controller takes along is not waited for": {
 			others:  []ID{in(policyKind, "shop", "web-2")},
-			options: withUnits,
+			options: withUnits, change: controlled, goes: []string{"deployments web-1", "networkpolicies web-2"},
+		},
+		"a controller that is refused takes nothing along": {
+			others: []ID{in(policyKind, "shop", "web-2")}, options: withUnits, change: controlled, refuses: "web-1", pending: 1,
+			goes: []string{"deployments web-1"}, errs: []string{"Deployment.apps/shop/web-1: refused"},
+		},
+		"a controller in its grace takes nothing along": {
+			others: []ID{in(policyKind, "shop", "web-2")}, options: grace, change: controlled, pending: 2,
+		},
+		"a workload of another kind is isolated until it is gone": {
+			others: []ID{in(widgetKind, "bank", "w"), in(policyKind, "bank", "p")}, options: withUnits, pending: 1,
+			goes: []string{"deployments web-1", "widgets w"},
+		},
+		"what is deleted in the background is not waited for, as the options state it": {
+			others: []ID{in(policyKind, "shop", "p")}, options: background, goes: []string{"deployments web-1", "networkpolicies p"},
+		},
+		"a pod is waited for, whatever they state": {
+			others: []ID{in(podKind, "shop", "one"), in(policyKind, "shop", "p")}, options: background, pending: 1,
+			goes: []string{"deployments web-1", "pods one"},
+		},
+		"what depends on a workload goes before it, as the objects state it": {
+			others: []ID{in(policyKind, "shop", "p")}, options: withUnits, change: after(map[string]string{"p": "Deployment.apps/shop/web-1"}),
+			goes: []string{"deployments web-1", "networkpolicies p"},
+		},
+		"a volume of its unit stays": {
+			others:  []ID{in(volumeKind, "", "web-2"), in(volumeKind, "", "api-2"), in(deploymentKind, "shop", "api-1")},
+			options: withUnits, refuses: "web-1", pending: 1,
+			goes: []string{"deployments web-1", "deployments api-1", "persistentvolumes api-2"}, errs: []string{"Deployment.apps/shop/web-1: refused"},
+		},
+		"the definition of what isolates one that is being deleted stays": {
+			others: []ID{in(ciliumKind, "shop", "web-2"), ciliumDefinition}, options: withUnits, pending: 2,
 			change: func(m *metav1.PartialObjectMetadata) {
-				m.OwnerReferences = []metav1.OwnerReference{{UID: "uid of Deployment.apps/shop/web-1", Controller: new(true)}}
+				if m.Name == "web-1" {
+					dying(m)
+				}
 			},
-			goes: []string{"deployments web-1", "networkpolicies web-2"},
+		},
+		"the definition of what isolates one that goes stays": {
+			others: []ID{in(ciliumKind, "shop", "web-2"), ciliumDefinition}, options: withUnits, pending: 2, goes: []string{"deployments web-1"},
+		},
+		"one in its grace keeps what its needs depend on": {
+			others: []ID{in(quotaKind, "bank", "a"), in(quotaKind, "bank", "b"), in(quotaKind, "bank", "c")}, options: grace, pending: 3,
+			change: after(map[string]string{"web-1": "ResourceQuota/bank/a", "a": "ResourceQuota/bank/b"}), goes: []string{"resourcequotas c"},
+		},
+		"a namespace that it depends on keeps its isolation": {
+			others: []ID{{Kind: "Namespace", Name: "bank"}, in(policyKind, "bank", "p")}, options: grace, pending: 3,
+			change: after(map[string]string{"web-1": "Namespace/bank"}),
+		},
+		"a namespace that it depends on and that depends on what lives in it": {
+			others: []ID{{Kind: "Namespace", Name: "bank"}, in(policyKind, "bank", "p"), in(podKind, "bank", "one")}, options: grace, pending: 4,
+			change: after(map[string]string{"web-1": "Namespace/bank", "bank": "Pod/bank/one"}),
 		},
 		"one in its grace keeps them": {
-			others: []ID{in(policyKind, "shop", "web-2"), in(configMapKind, "shop", "web-3"), in(quotaKind, "shop", "web-4")},
-			options: PruneOptions{Guard: &Guard{}, Grace: func(kind schema.GroupKind) Grace {
-				return map[string]Grace{"Deployment": {Age: time.Hour}}[kind.Kind]
-			}},
+			others:  []ID{in(policyKind, "shop", "web-2"), in(configMapKind, "shop", "web-3"), in(quotaKind, "shop", "web-4")},
+			options: PruneOptions{Guard: &Guard{}, Grace: grace.Grace},
 			pending: 3, goes: []string{"resourcequotas web-4"},
 		},
 		"one that the guard holds keeps what is not of its unit": {
@@ -101,20 +168,15 @@ func TestWhatAStandingWorkloadNeedsStays(t *testing.T) {
 			options: withUnits, pending: 1, goes: []string{"configmaps web-3"},
 			change: func(m *metav1.PartialObjectMetadata) {
 				if m.Name == "web-1" {
-					m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+					dying(m)
 				}
 			},
 		},
 		"what it depends on stays": {
 			others:  []ID{in(quotaKind, "bank", "a"), in(quotaKind, "bank", "b"), in(quotaKind, "bank", "c")},
 			options: withUnits, refuses: "web-1", pending: 2,
-			change: func(m *metav1.PartialObjectMetadata) {
-				after := map[string]string{"web-1": "ResourceQuota/bank/a", "a": "ResourceQuota/bank/b"}[m.Name]
-				if after != "" {
-					m.Annotations = map[string]string{"example.com/depends-on": after}
-				}
-			},
-			goes: []string{"deployments web-1", "resourcequotas c"}, errs: []string{"Deployment.apps/shop/web-1: refused"},
+			change: after(map[string]string{"web-1": "ResourceQuota/bank/a", "a": "ResourceQuota/bank/b"}),
+			goes:   []string{"deployments web-1", "resourcequotas c"}, errs: []string{"Deployment.apps/shop/web-1: refused"},
 		},
 		"a definition of what was refused stays": {
 			others:  []ID{in(widgetKind, "shop", "w"), {Group: crdKind.Group, Kind: crdKind.Kind, Name: "widgets.example.com"}},
@@ -125,7 +187,8 @@ func TestWhatAStandingWorkloadNeedsStays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, program, deploymentKind, policyKind, clusterwideKind, quotaKind, configMapKind, secretKind, namespaceKind, widgetKind, crdKind)
+			s := newStage(t, program, deploymentKind, policyKind, clusterwideKind, ciliumKind, quotaKind, configMapKind, secretKind, namespaceKind,
+				podKind, volumeKind, widgetKind, crdKind)
 			s.deletes = func(name string, _ metav1.DeleteOptions) error {
 				if name == test.refuses {
 					return refused
@@ -144,9 +207,7 @@ func TestWhatAStandingWorkloadNeedsStays(t *testing.T) {
 			for _, text := range test.errs {
 				require.ErrorContains(t, err, text)
 			}
-			slices.Sort(s.deleted)
-			slices.Sort(test.goes)
-			require.Equal(t, test.goes, s.deleted, "what the server was asked to delete")
+			require.ElementsMatch(t, test.goes, s.deleted, "what the server was asked to delete")
 			require.Equal(t, test.pending, report.Pending)
 		})
 	}
@@ -189,13 +250,47 @@ func TestIsolationIsLeftToItsNamespace(t *testing.T) {
 				return
 			}
 			require.Equal(t, 2, report.Remaining)
-			s.show(shop, func(m *metav1.PartialObjectMetadata) { m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} })
+			s.show(shop, dying)
 			report, err = s.Prune(t.Context(), s.set(SetOptions{}), options)
 			require.NoError(t, err)
 			require.Equal(t, test.goes, s.deleted, "its pods may still run")
 			require.Equal(t, 2, report.Remaining)
 			require.Empty(t, report.Results)
 		})
+	}
+}
+
+// What isolates pods would vanish with its definition, before the pods.
+func TestADefinitionOutlivesWhatIsolatesPodsInANamespaceThatGoes(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, ciliumKind, namespaceKind, crdKind)
+	shop := ID{Kind: "Namespace", Name: "shop"}
+	s.show(shop, nil)
+	s.show(ID{Group: ciliumKind.Group, Kind: ciliumKind.Kind, Namespace: "shop", Name: "isolation"}, nil)
+	s.show(ID{Group: crdKind.Group, Kind: crdKind.Kind, Name: "ciliumnetworkpolicies.cilium.io"}, nil)
+	for _, what := range []string{"the namespace goes", "it is going"} {
+		report, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
+		require.NoError(t, err)
+		require.Equal(t, []string{"namespaces shop"}, s.deleted, what)
+		require.Equal(t, 1, report.Pending, what)
+		require.Equal(t, 2, report.Remaining, what)
+		s.show(shop, dying)
+	}
+}
+
+// A kind that cannot be seen may have pods that run.
+func TestIsolationStaysWhilePodsCannotBeSeen(t *testing.T) {
+	t.Parallel()
+	for kind, stays := range map[schema.GroupKind]bool{deploymentKind: true, podKind: true, widgetKind: false} {
+		s := newStage(t, program, policyKind)
+		s.Live.Mapper.(*meta.DefaultRESTMapper).Add(kind.WithVersion("v1"), meta.RESTScopeNamespace)
+		s.Live.registry.add(kind, "")
+		t.Cleanup(s.fails(kind))
+		s.show(ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "isolation"}, nil)
+		report, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
+		require.ErrorIs(t, err, ErrNotSynced)
+		require.Equal(t, stays, len(s.deleted) == 0, kind.String())
+		require.Equal(t, stays, report.Pending == 1, kind.String())
 	}
 }
 
@@ -212,6 +307,56 @@ func TestAPlanNamesTheIsolationThatGoesWithItsNamespace(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, report.Count(Deleted))
 	require.Equal(t, []string{"namespaces shop"}, s.deleted)
+}
+
+// A plan has what is deleted now: Execute has a result for each of its changes, and for no other.
+func TestEachPlannedDeletionHasAResult(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		namespace bool
+		approves  []string // kinds; nil: all
+		planned   int
+		goes      []string
+		err       string
+	}{
+		"all, without what waits for the pods": {planned: 2, goes: []string{"deployments web", "configmaps a"}},
+		"what a workload needs that is left":   {planned: 1, approves: []string{"ConfigMap"}, err: "ConfigMap/shop/a: is still needed: Deployment.apps/shop/web must stay"},
+		"a workload that others would go with": {planned: 1, approves: []string{"Deployment"}, goes: []string{"deployments web"}},
+		"all, with a namespace":                {namespace: true, planned: 4, goes: []string{"deployments web", "configmaps a", "namespaces shop"}},
+		"a namespace with what isolates its pods left": {
+			namespace: true, planned: 3, approves: []string{"Deployment", "ConfigMap", "Namespace"}, goes: []string{"deployments web", "configmaps a"},
+			err: "Namespace/shop: is still needed: NetworkPolicy.networking.k8s.io/shop/isolation must stay",
+		},
+		"what isolates the pods of a namespace that is left": {
+			namespace: true, planned: 1, approves: []string{"NetworkPolicy"},
+			err: "NetworkPolicy.networking.k8s.io/shop/isolation: is still needed: Namespace/shop must stay",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, program, deploymentKind, policyKind, namespaceKind, configMapKind)
+			s.show(ID{Group: deploymentKind.Group, Kind: deploymentKind.Kind, Namespace: "shop", Name: "web"}, nil)
+			s.show(ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "isolation"}, nil)
+			s.show(mapID("a"), nil)
+			if test.namespace {
+				s.show(ID{Kind: "Namespace", Name: "shop"}, nil)
+			}
+			plan, err := s.Plan(t.Context(), s.set(SetOptions{}), whole)
+			require.NoError(t, err)
+			plan.Changes = slices.DeleteFunc(plan.Changes, func(c diff.Change) bool {
+				return test.approves != nil && !slices.Contains(test.approves, c.Kind)
+			})
+			require.Len(t, plan.Changes, test.planned)
+			report, err := s.Execute(t.Context(), s.set(SetOptions{}), whole, plan)
+			require.Len(t, report.Results, test.planned)
+			require.Equal(t, test.goes, s.deleted)
+			if test.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, test.err)
+			}
+		})
+	}
 }
 
 // A workload beside whose pods their isolation goes is deleted in the foreground.

@@ -120,8 +120,10 @@ func (o *options) check(c *cobra.Command) error {
 			return &program.UsageError{Err: err}
 		}
 	}
-	if flag := c.Flags().Lookup("cascade"); flag != nil && cascades[flag.Value.String()] == "" {
-		return program.Usagef("--cascade: is %q, must be background, foreground or orphan", flag.Value)
+	if flag := c.Flags().Lookup("cascade"); flag != nil {
+		if _, known := cascades[flag.Value.String()]; !known {
+			return program.Usagef("--cascade: is %q, must be background, foreground or orphan", flag.Value)
+		}
 	}
 	if o.timeout <= 0 {
 		return program.Usagef("--timeout: is %v, must be above 0", o.timeout)

@@ -11,6 +11,8 @@ import (
 type outcomes struct {
 	Results []outcome `json:"results"`
 	Held    *held     `json:"held,omitempty"` // nil: nothing
+	// Pending counts what another call deletes, once what needs it is gone.
+	Pending int `json:"pending,omitempty"`
 }
 
 // outcome is what happened to one object.

@@ -84,11 +84,10 @@ func (s *session) prune(ctx context.Context, in io.Reader, flags pruneFlags) err
 	for _, id := range report.Unproven {
 		out.Printf("%s carries the labels of the set and was not applied by it: it is left\n", id)
 	}
-	switch {
-	case len(results)+len(ids) > 0 || err != nil || flags.silent:
-	case report.Pending > 0:
-		out.Printf("%s wait until the pods are gone that they isolate: prune again\n", show.Objects(report.Pending))
-	default:
+	if len(results) > 0 || !flags.silent {
+		s.wait(report.Pending, "prune")
+	}
+	if len(results)+len(ids)+report.Pending == 0 && err == nil && !flags.silent {
 		out.Printf("%s: nothing to prune\n", s.options.part)
 	}
 	s.report(results)
@@ -145,6 +144,14 @@ func (s *session) delete(c *cobra.Command, whole, yes bool, verb string, options
 	} else {
 		report, err = s.applier.Delete(c.Context(), ids, options)
 	}
+	s.wait(report.Pending, "delete")
 	s.report(report.Results)
 	return s.ended(err)
+}
+
+// wait says that a command has left objects for now.
+func (s *session) wait(pending int, command string) {
+	if s.outcomes.Pending = pending; pending > 0 {
+		s.options.out.Printf("%s left until what needs it is gone, such as pods that it isolates: %s again\n", show.Objects(pending), command)
+	}
 }

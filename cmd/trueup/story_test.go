@@ -636,6 +636,36 @@ func deleteStory(b *bench) {
 	require.Contains(b, b.run(0, "delete", "--part", "shop", "--whole-part", "--yes"), "shop: 1 deleted\n")
 	require.Equal(b, "shop: nothing to delete\n", b.run(0, "delete", "--part", "shop", "--whole-part", "--yes"))
 	b.kubectl("get", "configmap", "other")
+
+	for _, command := range [][]string{{"delete", "--whole-part", "--part", "shop", "--yes"}, {"prune", "-f", b.shop, "--limit", "9"}} {
+		b.isolated()
+		b.on(0, "apply", "--wait")
+		require.NoError(b, os.Remove(filepath.Join(b.shop, "web.yaml")))
+		text := b.run(0, command...)
+		require.Contains(b, text, "1 object left until what needs it is gone, such as pods that it isolates: "+command[0]+" again\n")
+		require.Contains(b, text, " deleted\n", "the Deployment")
+		await.Eventually(b, "its isolation is gone, too", func() bool {
+			return !strings.Contains(b.run(0, command...), "left until") && b.kubectl("get", "networkpolicy", "-o", "name") == ""
+		})
+	}
+}
+
+// isolated writes a Deployment, and what isolates it.
+func (b *bench) isolated() {
+	b.file("web.yaml", `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web}
+spec: {podSelector: {}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: example.com/web}]}}
+`)
 }
 
 func rightsStory(b *bench) {

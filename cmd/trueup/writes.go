@@ -118,8 +118,9 @@ type removal struct {
 
 func (r *removal) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&r.release, "release", false, "leave the objects in the cluster, without the labels of the set")
-	flags.StringVar(&r.cascade, "cascade", "background",
-		"background, foreground or orphan: what becomes of the objects that a deleted one owns")
+	flags.StringVar(&r.cascade, "cascade", "",
+		"background, foreground or orphan: what becomes of the objects that a deleted one owns; none: background, but foreground beside "+
+			"what isolates pods")
 }
 
 // verb is what is done with an object.
@@ -132,6 +133,7 @@ func (r removal) verb() string {
 
 // cascades are the values of --cascade.
 var cascades = map[string]metav1.DeletionPropagation{ //nolint:gochecknoglobals // constant
+	"":           "",
 	"background": metav1.DeletePropagationBackground,
 	"foreground": metav1.DeletePropagationForeground,
 	"orphan":     metav1.DeletePropagationOrphan,

@@ -19,14 +19,15 @@ import (
 // its UID and resourceVersion, and Prune decides again if another change came first. A
 // Namespace or definition is deleted only if no foreign object is deleted with it
 // ([PruneOptions.DeleteForeign]). Deletion is in reverse order, and a failed one stops
-// no other, except of what the object needs that stays: its namespace, its definition and what it
-// depends on; for a workload, also what isolates and configures it. So while a workload is in its
+// no other, except of what an object that stays needs: its namespace, its definition and what it
+// depends on; a workload also what isolates and configures it. A workload stays while it is in its
 // grace, held by the guard or refused by the server.
 //
-// What isolates pods (a NetworkPolicy) goes after them, with its definition. If it goes without its namespace,
+// What isolates pods (a NetworkPolicy, its definition) goes after them. If it goes without its namespace,
 // the workloads beside it are deleted in the foreground, unless the options state a propagation: they exist
-// until their pods are gone, and it is deleted by a call after that. Otherwise it is left to the
-// deletion of the namespace, in which pods go first (Kubernetes 1.33). It stays while a kind that has pods cannot be seen.
+// until their pods are gone, and a call after that deletes it. Otherwise the deletion of the namespace
+// has it, in which pods go first (Kubernetes 1.33). It stays while a kind that has pods cannot be seen. Pods
+// that an operator makes for a custom resource are not waited for.
 //
 // Prune looks at all watched kinds ([Live.Kinds]). Its cost depends on the part only.
 //

@@ -281,7 +281,7 @@ func (a *Applier) restrain(
 	plan.orphan = options.Orphan
 	defer func() {
 		if len(plan.due) > 0 {
-			plan.settle(plan.standing(a.plural), options, a.closing)
+			plan.settle(plan.standing(a.Live.registry.plural), options, a.Live.registry.closing)
 		}
 	}()
 	guard := options.Guard

@@ -98,7 +98,7 @@ func (a *Applier) retire(plan *prunePlan, discard func(*Observed) Result) (resul
 	if len(plan.due) == 0 {
 		return nil
 	}
-	s := plan.standing(a.plural)
+	s := plan.standing(a.Live.registry.plural)
 	needed := func(id, by ID) Result { return Result{id, Refused, fmt.Errorf("%w: %s must stay", ErrNeeded, by)} }
 	for due := range plan.ranks() {
 		done := make([]Result, len(due))
@@ -124,24 +124,6 @@ func (a *Applier) retire(plan *prunePlan, discard func(*Observed) Result) (resul
 		}
 	}
 	return results
-}
-
-// plural returns <plural>.<group> of a kind, empty if it is not known.
-func (a *Applier) plural(kind schema.GroupKind) string {
-	if v := a.Live.registry.view(kind); v != nil {
-		return v.Plural()
-	}
-	return ""
-}
-
-// closing reports whether the deletion of a namespace of ours is accepted already.
-func (a *Applier) closing(namespace string) bool {
-	v := a.Live.registry.view(schema.GroupKind{Kind: "Namespace"})
-	if v == nil {
-		return false
-	}
-	look := v.Look(view.NameOf("", namespace))
-	return look.Found && (look.Record.Pruned() || look.Record.Deleting())
 }
 
 // Delete deletes the objects with these IDs, and no other, under the conditions of

@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
@@ -284,4 +285,76 @@ func (d *prunePlan) unseenKinds() []schema.GroupKind {
 func groupOf(definition string) string {
 	_, group, _ := strings.Cut(definition, ".")
 	return group
+}
+
+// standing returns the objects that the plan does not delete now.
+func (d *prunePlan) standing(plural func(schema.GroupKind) string) *standing {
+	s := &standing{unit: d.unit, plural: plural, by: map[need]ID{}, own: map[string]bool{}, owners: map[types.UID]bool{}}
+	for _, list := range [][]Observed{d.due, d.staying, d.ending} {
+		for i := range list {
+			if stageOf(list[i].ID.GroupKind()) == stageWorkloads {
+				s.owners[list[i].UID] = true
+				s.own[s.unitOf(&list[i])] = true
+			}
+		}
+	}
+	for i := range d.staying {
+		s.add(&d.staying[i], d.after[d.staying[i].ID])
+	}
+	for i := range d.ending {
+		s.end(&d.ending[i])
+	}
+	return s
+}
+
+// settle takes out of the plan what an object needs that stays, and what isolates pods in a namespace that goes: the
+// server deletes that after the pods. Until then it isolates them. Where it goes by itself, the workloads beside it are
+// deleted in the foreground: they exist until their pods are gone.
+func (d *prunePlan) settle(s *standing, options PruneOptions, closing func(namespace string) bool) {
+	released := func(o *Observed) bool { return options.Orphan != nil && options.Orphan(*o) }
+	going := map[string]bool{}
+	for i := range d.due {
+		if o := &d.due[i]; isNamespace(o.ID.GroupKind()) && !released(o) {
+			going[o.ID.Name] = true
+		}
+	}
+	d.within = map[string][]Observed{}
+	blind := slices.ContainsFunc(d.unseen, func(u unseen) bool { return hasPods(u.kind) || isPod(u.kind) })
+	d.due = slices.DeleteFunc(d.due, func(o Observed) bool {
+		kind, namespace, isolates := o.ID.GroupKind(), o.ID.Namespace, s.isolates(&o)
+		switch {
+		case isolates && closing(namespace):
+			s.define(&o)
+			d.remaining++
+			return true
+		case isolates && going[namespace]:
+			s.define(&o)
+			d.within[namespace] = append(d.within[namespace], o)
+			return true
+		case isolates:
+			d.isolate(o)
+		}
+		if _, needed := s.needing(&o); needed || isolates && blind { // pods may run that cannot be seen
+			s.add(&o, d.after[o.ID])
+			d.pending++
+			if isNamespace(kind) {
+				d.pending += len(d.within[o.ID.Name])
+				going[o.ID.Name] = false
+			}
+			return true
+		}
+		if !released(&o) && (isPod(kind) || options.Propagation == "" || options.Propagation == metav1.DeletePropagationForeground) {
+			s.end(&o)
+		}
+		return false
+	})
+}
+
+// propagationOf returns what is to happen to the objects that one owns.
+func (d *prunePlan) propagationOf(o *Observed, options PruneOptions) metav1.DeletionPropagation {
+	isolated := d.foreground[o.ID.Namespace] || d.foreground[anywhere]
+	if options.Propagation == "" && isolated && hasPods(o.ID.GroupKind()) {
+		return metav1.DeletePropagationForeground
+	}
+	return options.Propagation
 }

@@ -108,6 +108,24 @@ func (r *registry) view(kind schema.GroupKind) *view.Kind {
 	return nil
 }
 
+// plural returns <plural>.<group> of a kind, empty if it is not known.
+func (r *registry) plural(kind schema.GroupKind) string {
+	if v := r.view(kind); v != nil {
+		return v.Plural()
+	}
+	return ""
+}
+
+// closing reports whether the deletion of a namespace of ours is accepted already.
+func (r *registry) closing(namespace string) bool {
+	v := r.view(schema.GroupKind{Kind: "Namespace"})
+	if v == nil {
+		return false
+	}
+	look := v.Look(view.NameOf("", namespace))
+	return look.Found && (look.Record.Pruned() || look.Record.Deleting())
+}
+
 // views returns the views of all kinds, in the order of group and kind.
 func (r *registry) views() []*view.Kind {
 	r.mu.RLock()

@@ -116,6 +116,17 @@ func TestWhatAStandingWorkloadNeedsStays(t *testing.T) {
 			others: []ID{in(podKind, "shop", "one"), in(policyKind, "shop", "p")}, options: background, pending: 1,
 			goes: []string{"deployments web-1", "pods one"},
 		},
+		"what is deleted in the foreground is waited for, as the options state it": {
+			others: []ID{in(policyKind, "shop", "p")}, pending: 1, goes: []string{"deployments web-1"},
+			options: PruneOptions{Guard: withUnits.Guard, Propagation: metav1.DeletePropagationForeground},
+		},
+		"what is set free is not waited for": {
+			others: []ID{in(policyKind, "shop", "p")}, goes: []string{"networkpolicies p"},
+			options: PruneOptions{Guard: withUnits.Guard, Orphan: func(o Observed) bool { return o.ID == web }},
+		},
+		"what isolates all namespaces stays until it is gone": {
+			others: []ID{in(clusterwideKind, "", "all")}, options: withUnits, pending: 1, goes: []string{"deployments web-1"},
+		},
 		"what depends on a workload goes before it, as the objects state it": {
 			others: []ID{in(policyKind, "shop", "p")}, options: withUnits, change: after(map[string]string{"p": "Deployment.apps/shop/web-1"}),
 			goes: []string{"deployments web-1", "networkpolicies p"},
@@ -263,19 +274,25 @@ func TestIsolationIsLeftToItsNamespace(t *testing.T) {
 // What isolates pods would vanish with its definition, before the pods.
 func TestADefinitionOutlivesWhatIsolatesPodsInANamespaceThatGoes(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, program, ciliumKind, namespaceKind, crdKind)
 	shop := ID{Kind: "Namespace", Name: "shop"}
-	s.show(shop, nil)
-	s.show(ID{Group: ciliumKind.Group, Kind: ciliumKind.Kind, Namespace: "shop", Name: "isolation"}, nil)
-	s.show(ID{Group: crdKind.Group, Kind: crdKind.Kind, Name: "ciliumnetworkpolicies.cilium.io"}, nil)
-	for _, what := range []string{"the namespace goes", "it is going"} {
+	start := func(change func(*metav1.PartialObjectMetadata)) *stage {
+		s := newStage(t, program, ciliumKind, namespaceKind, crdKind)
+		s.show(shop, change)
+		s.show(ID{Group: ciliumKind.Group, Kind: ciliumKind.Kind, Namespace: "shop", Name: "isolation"}, nil)
+		s.show(ID{Group: crdKind.Group, Kind: crdKind.Kind, Name: "ciliumnetworkpolicies.cilium.io"}, nil)
+		return s
+	}
+	prune := func(s *stage, what string, want ...string) {
 		report, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
 		require.NoError(t, err)
-		require.Equal(t, []string{"namespaces shop"}, s.deleted, what)
+		require.Equal(t, want, s.deleted, what)
 		require.Equal(t, 1, report.Pending, what)
 		require.Equal(t, 2, report.Remaining, what)
-		s.show(shop, dying)
 	}
+	s := start(nil)
+	prune(s, "the namespace goes", "namespaces shop")
+	prune(s, "no watch shows that it is going", "namespaces shop")
+	prune(start(dying), "it is going since before a restart")
 }
 
 // A kind that cannot be seen may have pods that run.

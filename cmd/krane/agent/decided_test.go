@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +23,7 @@ import (
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/breaker"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/pods"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
 	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
@@ -324,4 +328,62 @@ func TestTheFirstHundredOfWhatIsHeldAreReported(t *testing.T) {
 	require.Len(t, report.GetUnits(), maxHeldUnits)
 	require.EqualValues(t, maxHeldUnits+1, report.GetCount())
 	require.Equal(t, strings.Repeat("r", maxHeldReason-1), report.GetUnits()[0].GetReason())
+}
+
+// TestASupersededAgentHoldsNothing: the other agent tells what it holds.
+func TestASupersededAgentHoldsNothing(t *testing.T) {
+	t.Parallel()
+	r := deciding(nil, asked{})
+	s := &sweeper{
+		streams: r.streams, reporter: r.converger.reporter, metrics: r.metrics,
+		held: map[stream.Collection]map[string]int{stream.Deployments: {"limit": 3}},
+	}
+	pass := func() (limit float64) {
+		t.Helper()
+		_, err := s.Reconcile(t.Context())
+		require.NoError(t, err)
+		var m dto.Metric
+		require.NoError(t, r.metrics.held.WithLabelValues("limit").Write(&m))
+		return m.GetGauge().GetValue()
+	}
+	require.InDelta(t, 3, pass(), 0)
+	s.reporter.session.superseded.Store(true)
+	require.Zero(t, pass())
+}
+
+// TestWhatIsAcceptedIsForgottenWithItsKey, and asked for of one collection alone.
+func TestWhatIsAcceptedIsForgottenWithItsKey(t *testing.T) {
+	t.Parallel()
+	r := deciding(nil, asked{}).converger.reporter
+	r.observer = newObserver(nil, "eu", r.metrics, slog.New(slog.DiscardHandler), r.changed)
+	wanted, gone, old, owed := keyOf("shop", "web"), keyOf("shop", "gone"), keyOf("shop", "old"), keyOf("shop", "owed")
+	guard := stream.Sentinels.Key("shop", "guard")
+	r.registry.wants(wanted, "d")
+	r.registry.wants(guard, "g")
+	r.registry.set(r.registry.entry(gone), desired{received: true, gone: true})
+	r.owe(owed)
+	for _, key := range []statesync.Key{wanted, gone, old, owed, guard} {
+		r.accepted[key], r.histories[key] = accepted{content: isGone}, &pods.History{}
+	}
+	keys := func() (all []statesync.Key) { return sorted(slices.Collect(maps.Keys(r.accepted))) }
+	r.queueAll()
+	require.Equal(t, []statesync.Key{gone, owed, wanted, guard}, keys())
+	require.Len(t, r.histories, 4)
+	r.again(stream.Deployments)
+	require.Equal(t, []statesync.Key{guard}, keys())
+}
+
+// TestADebtIsPaidByTheReportThatWasAccepted, also if the same is not sent again.
+func TestADebtIsPaidByTheReportThatWasAccepted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, key := deciding(nil, asked{}).converger.reporter, keyOf("shop", "web")
+		r.inventory = time.Minute
+		r.accepted[key] = accepted{content: isGone, at: time.Now(), holds: time.Minute}
+		r.owe(key)
+		require.NoError(t, r.send(t.Context(), key, isGone, "ReportDeploymentStatus", func(context.Context) error {
+			return errors.New("it is sent")
+		}))
+		require.Empty(t, r.owed)
+	})
 }

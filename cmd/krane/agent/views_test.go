@@ -1,16 +1,21 @@
 package agent //nolint:testpackage // views have the objects that a test gives them
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata/fake"
 
@@ -19,13 +24,16 @@ import (
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
 // seen is an object of a deployment in a cluster.
 type seen struct {
 	kind, namespace, name, id string
-	ends                      bool // it is being deleted
+	ends                      bool             // it is being deleted
+	of                        render.Component // empty: of a deployment
 }
 
 func (s seen) at() apply.ID {
@@ -46,7 +54,7 @@ func seeing(t *testing.T, objects ...seen) parts {
 			o.APIVersion = "v1"
 		}
 		o.Namespace, o.Name, o.UID, o.ResourceVersion = s.namespace, s.name, types.UID(s.namespace+"/"+s.name), "1"
-		o.Labels = render.Owner(render.Deployment, "eu").Labels
+		o.Labels = render.Owner(cmp.Or(s.of, render.Deployment), "eu").Labels
 		if s.id != "" {
 			o.Labels[labelDeploymentID] = s.id
 		}
@@ -199,4 +207,178 @@ func TestARootThatGoesIsNone(t *testing.T) {
 		require.Equal(t, 1, (&sweeper{parts: ps}).emptied(nil))
 		require.True(t, (&resyncer{parts: ps}).lives(newEntry(keyOf("shop", "web"))))
 	})
+}
+
+// TestARootThatNoViewHasIsNotDeleted: without its id nothing denies that it is wanted.
+func TestARootThatNoViewHasIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var asked []string
+		r := of(string(stream.Deployments))
+		s := &sweeper{
+			parts: seeing(t, seen{kind: "ReplicaSet", namespace: "shop", name: "web", id: "d"}),
+			ask: func(_ context.Context, _ resource, id string) error {
+				asked = append(asked, id)
+				return nil
+			},
+		}
+		web, away := r.rootID(keyOf("shop", "web")), r.rootID(keyOf("shop", "away"))
+		sure, doubts := s.undoubted(t.Context(), r, []apply.ID{away, web})
+		require.Equal(t, []apply.ID{web}, sure)
+		require.Len(t, doubts, 1)
+		require.ErrorContains(t, doubts[0], away.String()+": not deleted: ")
+		require.Equal(t, []string{"d"}, asked)
+	})
+}
+
+// TestTheLastItemIsRememberedAtItsList, or where the stream is before the position of a list is known.
+func TestTheLastItemIsRememberedAtItsList(t *testing.T) {
+	t.Parallel()
+	list := &atomic.Pointer[statesync.Cursor]{}
+	s := &sweeper{
+		streams: &streams{lists: map[stream.Collection]*atomic.Pointer[statesync.Cursor]{stream.Deployments: list}},
+		lists:   map[stream.Collection]uint64{}, last: map[stream.Collection]lastItem{},
+	}
+	web, now := keyOf("shop", "web"), statesync.Cursor{Epoch: "e", Version: 7}
+	snapshots := map[stream.Collection]statesync.Snapshot{
+		stream.Deployments: {Items: map[statesync.Key]statesync.Item{web: {}, keyOf("shop", "old"): {Deleted: true}}, Cursor: now, Lists: 1},
+	}
+	s.remember(snapshots)
+	require.Equal(t, lastItem{web, now}, s.last[stream.Deployments])
+	at := statesync.Cursor{Epoch: "e", Version: 5}
+	list.Store(&at)
+	s.remember(snapshots)
+	require.Equal(t, lastItem{web, at}, s.last[stream.Deployments])
+}
+
+// TestANamespaceMustBeEmptyAllTheTime, and be no other's: what it had in between, or what another agent does, counts again.
+func TestANamespaceMustBeEmptyAllTheTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		space := func(name string, ends bool) seen {
+			return seen{kind: "Namespace", name: name, of: render.Namespace, ends: ends}
+		}
+		began := time.Now()
+		s := &namespaceSweeper{
+			streams: &streams{}, registry: newRegistry(), session: &session{}, after: 2 * time.Hour,
+			empty: map[string]time.Time{"used": began, "wanted": began, "going": began, "gone": began},
+			parts: seeing(t, space("empty", false), space("used", false), space("wanted", false), space("going", true),
+				seen{kind: "Secret", namespace: "empty", name: "login", of: render.Namespace},
+				seen{kind: "Secret", namespace: "used", name: "of-d", id: "d"}),
+		}
+		s.registry.wants(keyOf("wanted", "web"), "w")
+		time.Sleep(time.Hour)
+		since := time.Now()
+		pass := func() {
+			t.Helper()
+			_, err := s.Reconcile(t.Context())
+			require.NoError(t, err)
+		}
+		pass()
+		require.Equal(t, map[string]time.Time{"empty": since}, s.empty)
+		time.Sleep(time.Hour)
+		pass()
+		require.Equal(t, map[string]time.Time{"empty": since}, s.empty, "not long enough")
+		s.streams.replicas = map[stream.Collection]*statesync.Replica{stream.Deployments: {}}
+		time.Sleep(2 * time.Hour)
+		pass()
+		require.Equal(t, map[string]time.Time{"empty": since}, s.empty, "without a complete list none is deleted")
+		s.session.superseded.Store(true)
+		pass()
+		require.Empty(t, s.empty)
+	})
+}
+
+// TestAMissingRightToListIsSaidOnce, and no other reason is that.
+func TestAMissingRightToListIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	var log logtest.Log
+	s := &namespaceSweeper{logger: slog.New(slog.NewTextHandler(&log, nil))}
+	s.unlistable(t.Context(), errors.New("it has a ConfigMap"))
+	s.unlistable(t.Context(), apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "a"))
+	require.Empty(t, log.String())
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no rule"))
+	s.unlistable(t.Context(), forbidden)
+	require.Contains(t, log.String(), "no right to list every kind in them")
+	log.Reset()
+	s.unlistable(t.Context(), forbidden)
+	require.Empty(t, log.String())
+}
+
+// TestANamespaceOfAnotherManagerIsOursOnceItHasOurLabels, or once it is deleted.
+func TestANamespaceOfAnotherManagerIsOursOnceItHasOurLabels(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &namespaces{parts: seeing(t)}
+		require.False(t, n.isForeign("shop"))
+		n.setForeign("shop")
+		n.setForeign("edge")
+		require.True(t, n.isForeign("shop"))
+		n.notForeign("edge")
+		require.False(t, n.isForeign("edge"))
+		unlabelled := n.parts
+		n.parts = seeing(t, seen{kind: "Namespace", name: "shop", of: render.Namespace})
+		require.False(t, n.isForeign("shop"))
+		n.parts = unlabelled
+		require.False(t, n.isForeign("shop"), "nor once it is away: it is to be created")
+	})
+}
+
+// TestADriftWakesOneOfItsOwn: of what many share, one of the namespace is enough.
+func TestADriftWakesOneOfItsOwn(t *testing.T) {
+	t.Parallel()
+	secret := apply.ID{Kind: "Secret", Namespace: "shop", Name: "of-d"}
+	for name, test := range map[string]struct {
+		component render.Component
+		id        apply.ID
+		want      []statesync.Key
+	}{
+		"an object":              {render.Deployment, secret, []statesync.Key{keyOf("shop", "web")}},
+		"an object of none":      {render.Deployment, apply.ID{Kind: "Secret", Namespace: "shop", Name: "x"}, nil},
+		"a namespace":            {render.Namespace, apply.ID{Kind: "Namespace", Name: "shop"}, []statesync.Key{keyOf("shop", "web")}},
+		"what a namespace has":   {render.Namespace, apply.ID{Kind: "Secret", Namespace: "edge", Name: "shop"}, []statesync.Key{keyOf("edge", "api")}},
+		"an account":             {render.Account, apply.ID{Kind: "ServiceAccount", Namespace: "edge", Name: "default"}, []statesync.Key{keyOf("edge", "api")}},
+		"a namespace of nothing": {render.Namespace, apply.ID{Kind: "Namespace", Name: "other"}, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var woken []statesync.Key
+			r := &repairer{registry: newRegistry(), queue: &reconcile.Queue[statesync.Key]{
+				Reconcile: func(_ context.Context, key statesync.Key) (reconcile.Result, error) {
+					woken = append(woken, key)
+					return reconcile.Result{}, nil
+				},
+			}}
+			_, _, free := r.registry.claim(r.registry.wants(keyOf("shop", "web"), "d"), secret)
+			require.True(t, free)
+			r.registry.wants(keyOf("edge", "api"), "e")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			r.drifted(test.component, test.id)
+			require.NoError(t, r.queue.Start(ctx))
+			require.Equal(t, test.want, woken, name)
+		})
+	}
+}
+
+// TestOnlyWhatIsWantedIsRepaired.
+func TestOnlyWhatIsWantedIsRepaired(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		of    desired
+		tried bool
+	}{
+		"wanted":           {desired{received: true}, true},
+		"to be deleted":    {desired{received: true, gone: true}, false},
+		"not received yet": {desired{apply: &ctrlv1.ApplyDeployment{}}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := deciding(seeing(t), asked{})
+			e := r.registry.entry(keyOf("shop", "web"))
+			r.registry.set(e, test.of)
+			e.uid, e.failures = "of before", 1
+			_, err := (&repairer{registry: r.registry, converger: r.converger}).repair(t.Context(), e.key)
+			require.NoError(t, err, name)
+			require.Equal(t, test.tried, e.uid == "" && e.failures == 0, name)
+		})
+	}
 }

@@ -178,3 +178,90 @@ func TestAServerWithoutMarksIsResumed(t *testing.T) {
 		eventually(t, "and are acknowledged", func() bool { return f.Status().Applied.Mark.Version == 2 })
 	})
 }
+
+// atEnd is where a list is followed no further.
+var atEnd = errors.New("the list is complete")
+
+// list reads a list to its end, and returns the cursor there.
+func list(t *testing.T, s *stream.Source) (at statesync.Cursor, err error) {
+	t.Helper()
+	err = s.Watch(t.Context(), statesync.Watch{Scope: region}, func(f statesync.Frame) error {
+		if f.Type != statesync.FrameSynced {
+			return nil
+		}
+		at = statesync.Cursor{Epoch: f.Epoch, Version: f.Version, Mark: f.Mark}
+		return atEnd
+	})
+	return at, err
+}
+
+// TestAStreamIsResumedOnlyWhereItsReaderIs: what the reader has elsewhere is not known, and could prove no list.
+func TestAStreamIsResumedOnlyWhereItsReaderIs(t *testing.T) {
+	t.Parallel()
+	server, s := startRewritable(t)
+	server.rewrite("2-kept", "a", "b")
+	none := func(statesync.Frame) error { return nil }
+	at, err := list(t, s)
+	require.ErrorIs(t, err, atEnd)
+	for _, other := range []statesync.Cursor{{Epoch: "e", Version: 1}, {Epoch: "e", Version: 3}, {Epoch: "f", Version: 2}} {
+		require.ErrorIs(t, s.Watch(t.Context(), statesync.Watch{Scope: region, Cursor: other}, none), statesync.ErrResync)
+	}
+	require.Empty(t, server.asked(), "the control plane is not asked")
+	require.ErrorIs(t, s.Watch(t.Context(), statesync.Watch{Scope: region, Cursor: at}, func(f statesync.Frame) error {
+		require.Equal(t, at.Version, f.Version)
+		return atEnd
+	}), atEnd)
+}
+
+// TestAHistoryIsAnotherOneOnceItReachesTheMark that was refused: one that is shorter shows it by its versions.
+func TestAHistoryIsAnotherOneOnceItReachesTheMark(t *testing.T) {
+	t.Parallel()
+	for mark, test := range map[string]struct {
+		names []string
+		want  error
+	}{
+		"1-kept": {[]string{"a"}, atEnd},
+		"2-kept": {[]string{"a", "c"}, statesync.ErrResync},
+		"3-kept": {[]string{"a", "c", "d"}, statesync.ErrResync},
+	} {
+		server, s := startRewritable(t)
+		server.rewrite("2-lost", "a", "b")
+		at, err := list(t, s)
+		require.ErrorIs(t, err, atEnd)
+		server.rewrite(mark, test.names...)
+		resumed := s.Watch(t.Context(), statesync.Watch{Scope: region, Cursor: at}, func(statesync.Frame) error { return nil })
+		require.ErrorIs(t, resumed, statesync.ErrResync)
+		_, err = list(t, s)
+		require.ErrorIs(t, err, test.want, mark)
+		_, err = list(t, s)
+		require.ErrorIs(t, err, atEnd, mark)
+	}
+}
+
+// backward is a control plane whose marker goes back behind a message of a kind that no agent of now knows.
+type backward struct {
+	ctrlv1connect.UnimplementedClusterServiceHandler
+}
+
+func (backward) WatchSentinels(
+	_ context.Context,
+	_ *connect.Request[ctrlv1.WatchSentinelsRequest],
+	out *connect.ServerStream[ctrlv1.SentinelState],
+) error {
+	synced := &ctrlv1.Synced{Epoch: "e", Version: 6, Digest: sha256.New().Sum(nil)}
+	return errors.Join(
+		out.Send(&ctrlv1.SentinelState{Version: 7}),
+		out.Send(&ctrlv1.SentinelState{State: &ctrlv1.SentinelState_Synced{Synced: synced}}),
+	)
+}
+
+func TestAMarkerNeverGoesBackBehindWhatIsSkipped(t *testing.T) {
+	t.Parallel()
+	_, handler := ctrlv1connect.NewClusterServiceHandler(backward{})
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	s := &stream.Source{Client: ctrlv1connect.NewClusterServiceClient(server.Client(), server.URL), Collection: stream.Sentinels}
+	_, err := list(t, s)
+	require.ErrorIs(t, err, stream.ErrBroken)
+	require.ErrorContains(t, err, "a marker at version 6 after 7")
+}

@@ -47,6 +47,7 @@ func TestTheRequiredVariablesAreEnough(t *testing.T) {
 	require.False(t, c.Stream)
 	require.False(t, c.LeaderElection)
 	require.Zero(t, c.GatewayService)
+	require.Equal(t, types.NamespacedName{Namespace: "starform-gateway", Name: "starform-gateway"}, c.Gateway)
 }
 
 func TestTheSettingsOfTheClusterDecideAboutItsObjects(t *testing.T) {
@@ -104,8 +105,11 @@ func TestAWrongVariableIsNamedInOneLine(t *testing.T) {
 		{"STARFORM_METRICS_ADDR", ":99999"},
 		{"STARFORM_SOFT_LIMIT", "0"},
 		{"STARFORM_SOFT_LIMIT", "many"},
+		{"STARFORM_SOFT_LIMIT", "1000001"},
 		{"STARFORM_GATEWAY_SERVICE", "gateway"},
 		{"STARFORM_GATEWAY", "gateway"},
+		{"STARFORM_GATEWAY", "Edge/public"},
+		{"STARFORM_GATEWAY", "edge/Public"},
 		{"STARFORM_IMAGE_PULL_SECRETS", "Registry"},
 		{"STARFORM_IMAGE_PULL_SECRETS", "one,"},
 		{"STARFORM_IMAGE_PULL_SECRETS", "one,two,one"},
@@ -117,8 +121,10 @@ func TestAWrongVariableIsNamedInOneLine(t *testing.T) {
 		{"STARFORM_CLUSTER_RANGES", "::ffff:203.0.113.0/120"},
 		{"STARFORM_AUTH_TOKEN_SECRET", "renewed"},
 		{"STARFORM_MAX_DELETE_PERCENT", "101"},
+		{"STARFORM_MAX_DELETE_PERCENT", "-1"},
 		{"STARFORM_DNS_SELECTOR", "k8s-app=kube-dns"},
 		{"STARFORM_DNS_SELECTOR", "kube-system/"},
+		{"STARFORM_DNS_SELECTOR", "Kube/k8s-app=kube-dns"},
 		{"STARFORM_LEADER_ELECTION", "yes"},
 		{"STARFORM_WAKE_ON_DRIFT", "on"},
 		{"STARFORM_SNAPSHOT_WAL_DIR", "config_test.go"},

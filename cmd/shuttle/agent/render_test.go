@@ -91,6 +91,46 @@ func TestAServiceWithEverythingIsRenderedAsTheContractSays(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestAServiceBeginsWithinTheBoundsOfItsAutoscaler, which looks at what is stated alone.
+func TestAServiceBeginsWithinTheBoundsOfItsAutoscaler(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		replicas, want int
+		of             starbase.Autoscaling
+		looks          []string
+	}{
+		{1, 2, starbase.Autoscaling{Min: 2, Max: 5, CPUPercent: 80}, []string{"cpu"}},
+		{3, 3, starbase.Autoscaling{Min: 2, Max: 5, MemoryPercent: 70}, []string{"memory"}},
+		{9, 5, starbase.Autoscaling{Min: 2, Max: 5, CPUPercent: 80, MemoryPercent: 70}, []string{"cpu", "memory"}},
+		{9, 9, starbase.Autoscaling{}, nil},
+	} {
+		s := service(1, 2, "production", "web")
+		s.Replicas, s.Autoscaling = test.replicas, test.of
+		rendered := shuttle.Render(state(t, 1, []starbase.Project{project(1, "shop")}, s), clusterID, rules)
+		require.Empty(t, rendered.Rejected)
+		var looks []string
+		for _, o := range rendered.Objects {
+			switch o.GetKind() {
+			case "Deployment":
+				replicas, _, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "replicas")
+				require.NoError(t, err)
+				require.EqualValues(t, test.want, replicas)
+			case "HorizontalPodAutoscaler":
+				found, _, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "metrics")
+				require.NoError(t, err)
+				metrics, _ := found.([]any)
+				for _, each := range metrics {
+					metric, _ := each.(map[string]any)
+					name, _, err := unstructured.NestedString(metric, "resource", "name")
+					require.NoError(t, err)
+					looks = append(looks, name)
+				}
+			}
+		}
+		require.Equal(t, test.looks, looks)
+	}
+}
+
 func TestAClusterHasAGatewayAndPullSecretsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	routed := service(1, 2, "production", "api")

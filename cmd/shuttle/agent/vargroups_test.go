@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,6 +123,24 @@ func TestGroupsAreRenderedInTheirOrderAndTheOwnVariablesLast(t *testing.T) {
 		require.Len(t, web.VarGroups, 2)
 		require.Equal(t, map[string]int{uuid(11): 2, uuid(12): 0}[r.Services[i].Identity.ServiceID], shared, "what it needs, no more")
 	}
+}
+
+// TestTheSecretsOfAProjectAreInTheOrderOfTheirNames, however a map has the groups.
+func TestTheSecretsOfAProjectAreInTheOrderOfTheirNames(t *testing.T) {
+	t.Parallel()
+	var groups []starbase.VarGroup
+	var want, got []string
+	for n := range 20 {
+		groups = append(groups, varGroup(51+n, 1, "", nil))
+		want = append(want, "vg-"+uuid(51+n))
+	}
+	for _, o := range renderWith(t, groups).Objects {
+		if o.GetKind() == "Secret" {
+			got = append(got, o.GetName())
+		}
+	}
+	slices.Sort(want)
+	require.Equal(t, want, got)
 }
 
 // checksum is another one for other entries, as a server makes it with its key.

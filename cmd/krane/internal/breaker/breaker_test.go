@@ -130,6 +130,41 @@ func TestAFailedProbeOpensItForTheFullTimeAgain(t *testing.T) {
 	})
 }
 
+// TestFailuresBeforeAPauseDoNotCountAfterIt, also if the pause is shorter than the window.
+func TestFailuresBeforeAPauseDoNotCountAfterIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.Breaker{Pause: time.Second}
+		open(t, &b)
+		time.Sleep(time.Second)
+		require.True(t, do(t, &b, nil))
+		require.True(t, do(t, &b, nil))
+		require.True(t, do(t, &b, errDown))
+		require.Equal(t, breaker.Closed, b.State())
+	})
+}
+
+func TestTheErrorsThatAreFailures(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err                error
+		fails, unreachable bool
+	}{
+		{nil, false, false},
+		{io.ErrUnexpectedEOF, true, true},
+		{connect.NewError(connect.CodeUnavailable, nil), true, true},
+		{connect.NewError(connect.CodeDeadlineExceeded, nil), true, true},
+		{connect.NewError(connect.CodeUnknown, nil), true, true},
+		{connect.NewError(connect.CodeDataLoss, nil), true, true},
+		{connect.NewError(connect.CodeInternal, nil), true, false},
+		{connect.NewError(connect.CodeNotFound, nil), false, false},
+		{connect.NewError(connect.CodeCanceled, nil), false, false},
+	} {
+		require.Equal(t, test.fails, breaker.TransportFailure(test.err), test.err)
+		require.Equal(t, test.unreachable, breaker.Unreachable(test.err), test.err)
+	}
+}
+
 func TestAnswersAboutTheRequestNeverCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

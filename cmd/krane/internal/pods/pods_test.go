@@ -93,6 +93,34 @@ func TestAnAddressOfIPv6IsInBrackets(t *testing.T) {
 	require.Equal(t, "[fd00::7]:8080", h.Instances([]*corev1.Pod{p}, start)[0].Address)
 }
 
+// TestAPodIsTheSumOfItsContainers at the first port that one states, and fails for the first that crashes.
+func TestAPodIsTheSumOfItsContainers(t *testing.T) {
+	t.Parallel()
+	l := newLooper(t)
+	for range 3 {
+		l.crash(5*time.Second, time.Second)
+	}
+	own := l.Spec.Containers[0]
+	first, last := own, own
+	first.Name, first.Ports = "first", nil
+	last.Name, last.Ports = "last", []corev1.ContainerPort{{ContainerPort: 9090}}
+	l.Spec.Containers = []corev1.Container{first, own, last}
+	prepare, beside := l.Status.ContainerStatuses[0], l.Status.ContainerStatuses[0]
+	prepare.Name, prepare.RestartCount = "prepare", 1
+	beside.Name, beside.RestartCount = "last", 4
+	l.Status.InitContainerStatuses = []corev1.ContainerStatus{prepare}
+	l.Status.ContainerStatuses = append(l.Status.ContainerStatuses, beside)
+	got := l.is(pods.Failed)
+	require.Equal(t, "10.0.0.7:8080", got.Address)
+	require.EqualValues(t, 750, got.CPUMillicores)
+	require.EqualValues(t, 3*512, got.MemoryMiB)
+	require.EqualValues(t, 1+3+4, got.Restarts)
+	require.Contains(t, got.Reason, "container deployment was restarted 3 times")
+
+	l.Spec.Containers = l.Spec.Containers[:1]
+	require.Equal(t, "10.0.0.7:0", l.is(pods.Failed).Address, "it states no port")
+}
+
 // looper is a pod whose container is restarted.
 type looper struct {
 	t *testing.T
@@ -250,6 +278,9 @@ func TestAReasonHoldsNothingThatTheContainerWrote(t *testing.T) {
 	require.NotContains(t, l.is(pods.Failed).Reason, "sesame")
 	l.Status.ContainerStatuses[0].LastTerminationState.Terminated = nil
 	require.Contains(t, l.is(pods.Failed).Reason, "the end is unknown")
+	l.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 7}
+	l.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 9}
+	require.Contains(t, l.is(pods.Failed).Reason, "exit code 9", "the end of now, not of before")
 }
 
 func TestAPodThatIsGoneIsForgotten(t *testing.T) {

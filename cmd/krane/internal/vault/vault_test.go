@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,6 +153,7 @@ func TestWhatAServiceRefusesIsToldApartAndShowsNothing(t *testing.T) {
 	}{
 		{400, "sesame", true},
 		{404, "sesame", true},
+		{409, "sesame", true},
 		{422, "sesame", true},
 		{401, "sesame", false},
 		{403, "sesame", false},
@@ -162,6 +164,7 @@ func TestWhatAServiceRefusesIsToldApartAndShowsNothing(t *testing.T) {
 		{200, `sesame`, false},
 		{200, ``, false},
 		{200, string(make([]byte, 5<<20)), false},
+		{200, `{"plaintext":"` + strings.Repeat("AAAA", 1<<20) + `"}`, false}, // more than a Secret holds
 	} {
 		s := service(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(test.status)
@@ -199,11 +202,12 @@ func TestVariablesAreAJSONObjectOfStrings(t *testing.T) {
 	}
 	for _, text := range []string{
 		`sesame`, `"sesame"`, `["sesame"]`, `{"A":"sesame"`, `{"A":"sesame",}`, `{"A":"sesame"} {}`, `{"A":"sesame"}x`, `{"A":5}`,
-		`{"A":null}`, `{"A":{"B":"sesame"}}`, `{"A":"sesame","A":"sesame"}`, `{sesame:1}`, `{"A" "sesame"}`, `{"A":["sesame"]}`,
+		`{"A":null}`, `{"A":{"B":"sesame"}}`, `{"A":"sesame","A":"sesame"}`, `{sesame:1}`, `{"A" "sesame"}`, `{"A":["sesame"]}`, `{"A":5318}`,
 	} {
 		_, err := vault.Variables([]byte(text))
 		require.ErrorIs(t, err, vault.ErrRefused, text)
 		require.NotContains(t, err.Error(), "sesame", text)
+		require.NotContains(t, err.Error(), "5318", text)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -231,11 +230,7 @@ func (r *reader) transport(variable string) (stream bool) {
 
 func (r *reader) address(variable, standard string) string {
 	v := cmp.Or(r.lookup(variable), standard)
-	if v == "" {
-		return ""
-	}
-	_, port, err := net.SplitHostPort(v)
-	if n, numeric := strconv.ParseUint(port, 10, 16); err != nil || numeric != nil || n > 65535 {
+	if v != "" && program.CheckAddress(v) != nil {
 		r.fail(variable, "an address like :8080 or 127.0.0.1:8080")
 	}
 	return v
@@ -246,8 +241,8 @@ func (r *reader) namespacedName(variable, standard string) types.NamespacedName 
 	if v == "" {
 		return types.NamespacedName{}
 	}
-	namespace, name, ok := strings.Cut(v, "/")
-	if !ok || !regionPattern.MatchString(namespace) || !regionPattern.MatchString(name) {
+	namespace, name, _ := strings.Cut(v, "/")
+	if !regionPattern.MatchString(namespace) || !regionPattern.MatchString(name) {
 		r.fail(variable, "namespace/name")
 	}
 	return types.NamespacedName{Namespace: namespace, Name: name}

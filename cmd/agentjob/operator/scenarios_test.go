@@ -487,7 +487,10 @@ func deletesIsolated(b *bench) {
 	}
 	finalizers(`["example.com/slow"]`)
 	b.in("delete", "aj", "job", "--wait=false")
-	b.eventually("its pod is told to end", func() bool { return b.in("get", "pod", pod, "-o", "jsonpath={.metadata.deletionTimestamp}") != "" })
+	b.eventually(
+		"its pod is told to end",
+		func() bool { return b.in("get", "pod", pod, "-o", "jsonpath={.metadata.deletionTimestamp}") != "" },
+	)
 	require.Equal(b, "job", b.names("networkpolicies", "job"))
 	finalizers("null")
 	b.eventually("all of it is gone", func() bool { return b.names("networkpolicies,cm,sa,job,pod,aj", "job") == "" })

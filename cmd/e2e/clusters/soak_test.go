@@ -167,6 +167,7 @@ func (s *soak) run(seed uint64) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(strings.Join(differences, "\n"))
+			s.explain()
 		}
 	})
 	await.Eventually(t, "all is as wanted", func() bool {
@@ -199,6 +200,22 @@ func (s *soak) run(seed uint64) {
 	s.add("soak_pods", len(s.pods))
 	s.add("soak_pod_instants", instants)
 	require.NoError(t, s.agent.Stop(20*time.Second))
+}
+
+// explain logs what the services are reported as, and of what the agent has warned.
+func (s *soak) explain() {
+	for id, state := range s.services() {
+		if state.Phase != starbase.PhaseHealthy {
+			s.t.Logf("%s: %s %s %s", id, state.Phase, state.ErrorClass, state.Message)
+		}
+	}
+	content, err := os.ReadFile(s.agent.Log)
+	require.NoError(s.t, err)
+	for line := range strings.Lines(string(content)) {
+		if !strings.Contains(line, `"level":"INFO"`) {
+			s.t.Log(strings.TrimSpace(line))
+		}
+	}
 }
 
 // install makes what the agent's program reads.

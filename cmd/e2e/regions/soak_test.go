@@ -165,7 +165,8 @@ func (s *soak) disturb() {
 // byHand deletes or changes an object behind the agent's back.
 func (s *soak) byHand() {
 	kinds := []schema.GroupVersionResource{
-		{Group: "apps", Version: "v1", Resource: "replicasets"}, {Version: "v1", Resource: "pods"},
+		{Group: "apps", Version: "v1", Resource: "replicasets"},
+		{Version: "v1", Resource: "pods"},
 		{Group: "cilium.io", Version: "v2", Resource: "ciliumnetworkpolicies"},
 	}
 	kind := kinds[s.random.IntN(len(kinds))]

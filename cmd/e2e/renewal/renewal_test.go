@@ -100,7 +100,7 @@ func (w *world) ask(method, path, token, body string, into any) (status int, hea
 	if err != nil {
 		return 0, nil
 	}
-	defer response.Body.Close() //nolint:errcheck // it was read
+	defer response.Body.Close()
 	if into != nil {
 		require.NoError(w, json.NewDecoder(response.Body).Decode(into))
 	}
@@ -153,7 +153,7 @@ func (w *world) renewals(scope string) (n int) {
 
 // notValid are the refusals of a token that is not valid: the second one once many such have come
 // from the address, which agents and test share.
-var notValid = []string{"401 unauthorized", "429 too_many_attempts"} //nolint:gochecknoglobals // a table
+var notValid = []string{"401 unauthorized", "429 too_many_attempts"}
 
 // agent is how one of the agents is set up.
 type agent struct {

@@ -117,17 +117,14 @@ func (c *contact) failed(what string, err error) {
 	c.publish()
 	if c.began.IsZero() {
 		c.began, c.failures = now, 1
-		text := "no contact with the control plane"
-		if refused != "" {
-			text = "the control plane refuses the region"
-		}
-		c.logger.Warn(
-			text,
-			slog.String("call", what),
-			slog.String("address", c.address),
-			slog.Any("error", err),
-			slog.Time("since", now),
+		logger := c.logger.With(
+			slog.String("call", what), slog.String("address", c.address), slog.Any("error", err), slog.Time("since", now),
 		)
+		if refused != "" {
+			logger.Warn("the control plane refuses the region")
+		} else {
+			logger.Warn("no contact with the control plane")
+		}
 	}
 }
 

@@ -179,8 +179,8 @@ func TestAServerWithoutMarksIsResumed(t *testing.T) {
 	})
 }
 
-// atEnd is where a list is followed no further.
-var atEnd = errors.New("the list is complete")
+// errEnd is where a list is followed no further.
+var errEnd = errors.New("the list is complete")
 
 // list reads a list to its end, and returns the cursor there.
 func list(t *testing.T, s *stream.Source) (at statesync.Cursor, err error) {
@@ -190,7 +190,7 @@ func list(t *testing.T, s *stream.Source) (at statesync.Cursor, err error) {
 			return nil
 		}
 		at = statesync.Cursor{Epoch: f.Epoch, Version: f.Version, Mark: f.Mark}
-		return atEnd
+		return errEnd
 	})
 	return at, err
 }
@@ -202,15 +202,15 @@ func TestAStreamIsResumedOnlyWhereItsReaderIs(t *testing.T) {
 	server.rewrite("2-kept", "a", "b")
 	none := func(statesync.Frame) error { return nil }
 	at, err := list(t, s)
-	require.ErrorIs(t, err, atEnd)
+	require.ErrorIs(t, err, errEnd)
 	for _, other := range []statesync.Cursor{{Epoch: "e", Version: 1}, {Epoch: "e", Version: 3}, {Epoch: "f", Version: 2}} {
 		require.ErrorIs(t, s.Watch(t.Context(), statesync.Watch{Scope: region, Cursor: other}, none), statesync.ErrResync)
 	}
 	require.Empty(t, server.asked(), "the control plane is not asked")
 	require.ErrorIs(t, s.Watch(t.Context(), statesync.Watch{Scope: region, Cursor: at}, func(f statesync.Frame) error {
 		require.Equal(t, at.Version, f.Version)
-		return atEnd
-	}), atEnd)
+		return errEnd
+	}), errEnd)
 }
 
 // TestAHistoryIsAnotherOneOnceItReachesTheMark that was refused: one that is shorter shows it by its versions.
@@ -220,21 +220,21 @@ func TestAHistoryIsAnotherOneOnceItReachesTheMark(t *testing.T) {
 		names []string
 		want  error
 	}{
-		"1-kept": {[]string{"a"}, atEnd},
+		"1-kept": {[]string{"a"}, errEnd},
 		"2-kept": {[]string{"a", "c"}, statesync.ErrResync},
 		"3-kept": {[]string{"a", "c", "d"}, statesync.ErrResync},
 	} {
 		server, s := startRewritable(t)
 		server.rewrite("2-lost", "a", "b")
 		at, err := list(t, s)
-		require.ErrorIs(t, err, atEnd)
+		require.ErrorIs(t, err, errEnd)
 		server.rewrite(mark, test.names...)
 		resumed := s.Watch(t.Context(), statesync.Watch{Scope: region, Cursor: at}, func(statesync.Frame) error { return nil })
 		require.ErrorIs(t, resumed, statesync.ErrResync)
 		_, err = list(t, s)
 		require.ErrorIs(t, err, test.want, mark)
 		_, err = list(t, s)
-		require.ErrorIs(t, err, atEnd, mark)
+		require.ErrorIs(t, err, errEnd, mark)
 	}
 }
 

@@ -365,7 +365,11 @@ func TestAServerThatHasShownMarkersIsOnlySlow(t *testing.T) {
 // TestAnItemThatCannotBeReadIsNotShown: it may hold what is secret. What a newer control plane adds is skipped.
 func TestAnItemThatCannotBeReadIsNotShown(t *testing.T) {
 	t.Parallel()
-	item := statesync.Item{Key: stream.Deployments.Key("shop", "web"), Version: 7, Value: []byte(`{"image":"sesame","cpuMillicores":"sesame"}`)}
+	item := statesync.Item{
+		Key:     stream.Deployments.Key("shop", "web"),
+		Version: 7,
+		Value:   []byte(`{"image":"sesame","cpuMillicores":"sesame"}`),
+	}
 	err := stream.Decode(item, &ctrlv1.ApplyDeployment{})
 	require.EqualError(t, err, item.Key.String()+" at version 7 is not ApplyDeployment")
 	item.Value = []byte(`{"image":"web","later":1}`)

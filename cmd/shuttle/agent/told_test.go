@@ -54,12 +54,10 @@ func (p *passes) of(n int) *starbase.ServiceStatus {
 	return nil
 }
 
-// tombstones states web and api, as deleted from that number on.
-func (p *passes) tombstones(generation int64, from int) *starbase.DesiredState {
+// tombstone states web, and api as deleted.
+func (p *passes) tombstone(generation int64) *starbase.DesiredState {
 	s := p.state(generation, "web", "api")
-	for n := from; n < len(s.Services); n++ {
-		s.Services[n].Deleted = true
-	}
+	s.Services[1].Deleted = true
 	return s
 }
 
@@ -91,7 +89,7 @@ func TestWhatIsDeletedStaysSoWhileNothingIsSeen(t *testing.T) {
 		p := newPasses(t)
 		p.accept(p.state(1, "web", "api"))
 		p.pass()
-		p.accept(p.tombstones(2, 1))
+		p.accept(p.tombstone(2))
 		p.pass()
 		p.pass()
 		require.Nil(t, p.of(1), "it is gone")
@@ -128,14 +126,14 @@ func TestAServiceThatCameBackIsNotKnownToBeGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasses(t)
-		p.accept(p.tombstones(1, 1))
+		p.accept(p.tombstone(1))
 		p.pass()
 		require.Nil(t, p.of(1))
 		p.away(true)
 		time.Sleep(time.Minute)
 		p.accept(p.state(2, "web", "api"))
 		_ = p.fails()
-		p.accept(p.tombstones(3, 1))
+		p.accept(p.tombstone(3))
 		_ = p.fails()
 		require.Equal(t, starbase.ClassUnseen, p.of(1).ErrorClass)
 	})
@@ -172,7 +170,7 @@ func TestARecordThatCannotBeReadIsTheReason(t *testing.T) {
 		p.pass()
 		require.EqualValues(t, 1, p.generationApplied())
 		p.guard.Memory, p.memory = lost{errors.New("it is garbage")}, "ConfigMap starform-system/shuttle-deletions-x"
-		p.accept(p.tombstones(2, 1))
+		p.accept(p.tombstone(2))
 		_ = p.fails()
 		require.Equal(t, 2, p.count("deployments"))
 		require.EqualValues(t, 1, p.generationApplied(), "the pass has failed")
@@ -247,7 +245,7 @@ func TestAFinalizerIsNamed(t *testing.T) {
 		p.accept(p.state(1, "web", "api"))
 		p.pass()
 		p.finalize("deployments")
-		p.accept(p.tombstones(2, 1))
+		p.accept(p.tombstone(2))
 		p.pass()
 		p.desired.confirm()
 		p.pass()

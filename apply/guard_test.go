@@ -465,3 +465,28 @@ func TestAGuardCountsOnlyUnitsThatAreOurs(t *testing.T) {
 	require.ErrorContains(t, err, "2 of 2 units are absent, and 0 were deleted within 1h0m0s; the limit is 1")
 	require.Empty(t, s.deleted)
 }
+
+// A service that loses its route, or its autoscaler, is no service that is gone, also in a set that is large.
+func TestAUnitThatShrinksDoesNotCount(t *testing.T) {
+	t.Parallel()
+	for _, named := range []bool{false, true} {
+		s := newStage(t, program, deploymentKind, configMapKind)
+		web := ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web-1"}
+		stated := []ID{web}
+		for n := range 2 * maxScanned {
+			stated = append(stated, mapID(fmt.Sprint("other-", n)))
+		}
+		for _, id := range append(stated, mapID("web-2")) {
+			s.show(id, nil)
+		}
+		none := Limit{Count: -1}
+		options := PruneOptions{
+			Complete: true,
+			Guard:    &Guard{Unit: byName, Absent: none, Named: none},
+			Gone:     func(Observed) bool { return named },
+		}
+		report, err := s.Prune(t.Context(), s.set(SetOptions{}, stated...), options)
+		require.NoError(t, err)
+		require.Equal(t, []Result{{ID: mapID("web-2"), Action: Deleted}}, report.Results)
+	}
+}

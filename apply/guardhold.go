@@ -229,17 +229,14 @@ func (a *Applier) census(g *Guard, plan *prunePlan, set *Set, views []*view.Kind
 	all, stated := map[string][]string{}, map[string]bool{}
 	for _, v := range views {
 		kind := v.GroupKind()
-		group := -1
-		if set != nil {
-			group = slices.Index(set.kinds, kind)
-		}
 		take := func(n view.Name, r *view.Record) bool {
 			if r.Pruned() || r.Deleting() || r.Unowned() {
 				return true
 			}
-			unit := g.unitOf(observe(kind, n, r, a.Live.identity))
-			all[unit] = append(all[unit], mark(types.UID(r.UID())))
-			if set != nil && set.hasItem(group, n) {
+			o := observe(kind, n, r, a.Live.identity)
+			unit := g.unitOf(o)
+			all[unit] = append(all[unit], mark(o.UID))
+			if set != nil && set.Has(o.ID) {
 				stated[unit] = true
 			}
 			return true

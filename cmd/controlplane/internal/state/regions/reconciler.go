@@ -140,10 +140,18 @@ func (r *Reconciler) reconcile(ctx context.Context, region Region, first content
 	different := first.differences()
 	differences := maps.Clone(different)
 	if len(differences) > 0 {
+		settle := cmp.Or(r.Settle, 5*time.Second)
 		select {
-		case <-time.After(cmp.Or(r.Settle, 5*time.Second)):
+		case <-time.After(settle):
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		_, oldest, err := r.Store.Database.Log.Queue(ctx)
+		if err != nil {
+			return err
+		}
+		if oldest >= settle {
+			clear(differences) // the log may have them, and has not numbered them yet: the next pass compares
 		}
 		second, err := r.Store.contents(ctx, region)
 		if err != nil {

@@ -133,6 +133,51 @@ func TestRowsThatWereChangedByHandAreTold(t *testing.T) {
 	})
 }
 
+// The log numbers changes after their commit, late on a busy database. What it has not numbered yet is not told again.
+func TestWhatTheLogNumbersLateIsToldOnce(t *testing.T) {
+	t.Parallel()
+	for name, open := range databases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := open(t)
+			t.Cleanup(func() { require.NoError(t, database.Close()) })
+			w := &world{t: t, database: database, store: &regions.Store{Database: database}}
+			numbers := func(during func()) {
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- database.Log.Start(ctx) }()
+				during()
+				stop()
+				require.NoError(t, <-ended)
+			}
+			_, _, err := w.store.PutRegion(t.Context(), regions.Region{ID: eu, Name: "eu-1", Platform: "aws"}, false)
+			require.NoError(t, err)
+			put := func(image string) {
+				_, err := w.store.PutDeployment(t.Context(), eu, "d_1", regions.Wanted{State: "running", Spec: deployment("one", image)})
+				require.NoError(t, err)
+			}
+			put("one:1")
+			numbers(func() {
+				await.Eventually(t, "the log has it", func() bool {
+					page, err := database.Log.Read(t.Context(), "eu-1", 0, 1000)
+					return err == nil && len(page.Items) > 0
+				})
+			})
+			put("one:2")
+			pass := func() int {
+				require.NoError(t, w.reconciler().Pass(t.Context()))
+				depth, _, err := database.Log.Queue(t.Context())
+				require.NoError(t, err)
+				return depth
+			}
+			require.Equal(t, 1, pass())
+			require.Equal(t, 1, pass())
+			numbers(func() { require.Contains(t, w.items()["deployments/d_1"], "one:2") })
+			require.Zero(t, pass())
+		})
+	}
+}
+
 func TestOneRowThatCannotBeToldHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {

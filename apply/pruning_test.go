@@ -112,7 +112,8 @@ func TestIsolationIsDeletedAfterThePods(t *testing.T) {
 			}
 			isolation := "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web, namespace: " + in +
 				"}, spec: {podSelector: {}, policyTypes: [Ingress, Egress]}}"
-			web := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: " + in + "}, spec: {selector: {matchLabels: {app: web}}, " +
+			web := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: " + in + "}, " +
+				"spec: {selector: {matchLabels: {app: web}}, " +
 				"template: {metadata: {labels: {app: web}, finalizers: [example.com/slow]}, spec: {containers: [{name: web, image: web}]}}}}"
 			apply1(t, a, b.set(t, strings.TrimPrefix(namespace+isolation, "---"), web, configMap("a", "1")))
 			pods := func() string {

@@ -134,7 +134,8 @@ func TestWhatAStandingWorkloadNeedsStays(t *testing.T) {
 		"a volume of its unit stays": {
 			others:  []ID{in(volumeKind, "", "web-2"), in(volumeKind, "", "api-2"), in(deploymentKind, "shop", "api-1")},
 			options: withUnits, refuses: "web-1", pending: 1,
-			goes: []string{"deployments web-1", "deployments api-1", "persistentvolumes api-2"}, errs: []string{"Deployment.apps/shop/web-1: refused"},
+			goes: []string{"deployments web-1", "deployments api-1", "persistentvolumes api-2"},
+			errs: []string{"Deployment.apps/shop/web-1: refused"},
 		},
 		"the definition of what isolates one that is being deleted stays": {
 			others: []ID{in(ciliumKind, "shop", "web-2"), ciliumDefinition}, options: withUnits, pending: 2,
@@ -165,8 +166,10 @@ func TestWhatAStandingWorkloadNeedsStays(t *testing.T) {
 			pending: 3, goes: []string{"resourcequotas web-4"},
 		},
 		"one that the guard holds keeps what is not of its unit": {
-			others:  []ID{in(policyKind, "shop", "shared-1"), in(secretKind, "shop", "shared-2"), in(configMapKind, "bank", "x")},
-			options: PruneOptions{Guard: &Guard{Unit: byName, Named: Limit{}, Absent: Limit{Count: -1}}, Gone: func(o Observed) bool { return byName(o) != "web" }},
+			others: []ID{in(policyKind, "shop", "shared-1"), in(secretKind, "shop", "shared-2"), in(configMapKind, "bank", "x")},
+			options: PruneOptions{Guard: &Guard{Unit: byName, Named: Limit{}, Absent: Limit{Count: -1}}, Gone: func(o Observed) bool {
+				return byName(o) != "web"
+			}},
 			pending: 2, goes: []string{"configmaps x"}, errs: []string{"so these are held: web"},
 		},
 		"one that is kept by a decision keeps nothing but its namespace": {
@@ -236,9 +239,12 @@ func TestIsolationIsLeftToItsNamespace(t *testing.T) {
 		results []Result
 		pending int
 	}{
-		"that goes":        {goes: []string{"namespaces shop"}, results: []Result{{ID: shop, Action: Deleted}, {ID: policy, Action: Deleted}}},
-		"that is refused":  {refused: errors.New("no"), goes: []string{"namespaces shop"}, pending: 1},
-		"that is set free": {orphan: true, goes: []string{"networkpolicies isolation"}, results: []Result{{ID: policy, Action: Deleted}, {ID: shop, Action: Released}}},
+		"that goes":       {goes: []string{"namespaces shop"}, results: []Result{{ID: shop, Action: Deleted}, {ID: policy, Action: Deleted}}},
+		"that is refused": {refused: errors.New("no"), goes: []string{"namespaces shop"}, pending: 1},
+		"that is set free": {
+			orphan: true, goes: []string{"networkpolicies isolation"},
+			results: []Result{{ID: policy, Action: Deleted}, {ID: shop, Action: Released}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -337,12 +343,17 @@ func TestEachPlannedDeletionHasAResult(t *testing.T) {
 		err       string
 	}{
 		"all, without what waits for the pods": {planned: 2, goes: []string{"deployments web", "configmaps a"}},
-		"what a workload needs that is left":   {planned: 1, approves: []string{"ConfigMap"}, err: "ConfigMap/shop/a: is still needed: Deployment.apps/shop/web must stay"},
+		"what a workload needs that is left": {
+			planned: 1, approves: []string{"ConfigMap"}, err: "ConfigMap/shop/a: is still needed: Deployment.apps/shop/web must stay",
+		},
 		"a workload that others would go with": {planned: 1, approves: []string{"Deployment"}, goes: []string{"deployments web"}},
-		"all, with a namespace":                {namespace: true, planned: 4, goes: []string{"deployments web", "configmaps a", "namespaces shop"}},
+		"all, with a namespace": {
+			namespace: true, planned: 4, goes: []string{"deployments web", "configmaps a", "namespaces shop"},
+		},
 		"a namespace with what isolates its pods left": {
-			namespace: true, planned: 3, approves: []string{"Deployment", "ConfigMap", "Namespace"}, goes: []string{"deployments web", "configmaps a"},
-			err: "Namespace/shop: is still needed: NetworkPolicy.networking.k8s.io/shop/isolation must stay",
+			namespace: true, planned: 3, approves: []string{"Deployment", "ConfigMap", "Namespace"},
+			goes: []string{"deployments web", "configmaps a"},
+			err:  "Namespace/shop: is still needed: NetworkPolicy.networking.k8s.io/shop/isolation must stay",
 		},
 		"what isolates the pods of a namespace that is left": {
 			namespace: true, planned: 1, approves: []string{"NetworkPolicy"},
@@ -379,7 +390,7 @@ func TestEachPlannedDeletionHasAResult(t *testing.T) {
 // A workload beside whose pods their isolation goes is deleted in the foreground.
 func TestWorkloadsOutliveTheirPodsWhereIsolationGoes(t *testing.T) {
 	t.Parallel()
-	background := metav1.DeletePropagationBackground
+	background, foreground := metav1.DeletePropagationBackground, metav1.DeletePropagationForeground
 	web := ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	for name, test := range map[string]struct {
 		policy ID
@@ -388,10 +399,10 @@ func TestWorkloadsOutliveTheirPodsWhereIsolationGoes(t *testing.T) {
 		grace  bool
 	}{
 		"beside it, later": {
-			ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "p"}, "", metav1.DeletePropagationForeground, true,
+			ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "p"}, "", foreground, true,
 		},
-		"beside it":         {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "p"}, "", metav1.DeletePropagationForeground, false},
-		"of all namespaces": {ID{Group: clusterwideKind.Group, Kind: clusterwideKind.Kind, Name: "p"}, "", metav1.DeletePropagationForeground, false},
+		"beside it":         {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "p"}, "", foreground, false},
+		"of all namespaces": {ID{Group: clusterwideKind.Group, Kind: clusterwideKind.Kind, Name: "p"}, "", foreground, false},
 		"elsewhere":         {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "bank", Name: "p"}, "", background, false},
 		"stated":            {ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "p"}, background, background, false},
 	} {

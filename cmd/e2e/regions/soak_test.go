@@ -151,7 +151,10 @@ func (s *soak) change(what int) {
 func (s *soak) disturb() {
 	s.add("faults")
 	fault := [][2]string{
-		{"timeout", `{"timeout":0}`}, {"latency", `{"latency":800,"jitter":400}`}, {"reset_peer", `{"timeout":100}`}, {"limit_data", `{"bytes":2000}`},
+		{"timeout", `{"timeout":0}`},
+		{"latency", `{"latency":800,"jitter":400}`},
+		{"reset_peer", `{"timeout":100}`},
+		{"limit_data", `{"bytes":2000}`},
 	}[s.random.IntN(4)]
 	s.toxic(fault[0], fault[1], func() {
 		for range 1 + s.random.IntN(4) {

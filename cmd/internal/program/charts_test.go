@@ -380,7 +380,8 @@ func (h habit) choices(t *testing.T, path, flag string) (words []string) {
 // within finds the bounds of a whole number in the error of a program.
 var within = regexp.MustCompile(`must be a whole number from ([0-9]+) to ([0-9]+)`)
 
-// bounds are those of a setting that is a whole number, as the check of the program names them; empty: it has none.
+// bounds returns the lowest and the highest value of a setting that is a whole number, as the check of the program names
+// them, and nothing if the check names none.
 func (h habit) bounds(t *testing.T, path, flag string) (least, most string) {
 	t.Helper()
 	args, env := h.beside(t, flag)

@@ -333,11 +333,19 @@ func TestADriftWakesOneOfItsOwn(t *testing.T) {
 		id        apply.ID
 		want      []statesync.Key
 	}{
-		"an object":              {render.Deployment, secret, []statesync.Key{keyOf("shop", "web")}},
-		"an object of none":      {render.Deployment, apply.ID{Kind: "Secret", Namespace: "shop", Name: "x"}, nil},
-		"a namespace":            {render.Namespace, apply.ID{Kind: "Namespace", Name: "shop"}, []statesync.Key{keyOf("shop", "web")}},
-		"what a namespace has":   {render.Namespace, apply.ID{Kind: "Secret", Namespace: "edge", Name: "shop"}, []statesync.Key{keyOf("edge", "api")}},
-		"an account":             {render.Account, apply.ID{Kind: "ServiceAccount", Namespace: "edge", Name: "default"}, []statesync.Key{keyOf("edge", "api")}},
+		"an object":         {render.Deployment, secret, []statesync.Key{keyOf("shop", "web")}},
+		"an object of none": {render.Deployment, apply.ID{Kind: "Secret", Namespace: "shop", Name: "x"}, nil},
+		"a namespace":       {render.Namespace, apply.ID{Kind: "Namespace", Name: "shop"}, []statesync.Key{keyOf("shop", "web")}},
+		"what a namespace has": {
+			render.Namespace,
+			apply.ID{Kind: "Secret", Namespace: "edge", Name: "shop"},
+			[]statesync.Key{keyOf("edge", "api")},
+		},
+		"an account": {
+			render.Account,
+			apply.ID{Kind: "ServiceAccount", Namespace: "edge", Name: "default"},
+			[]statesync.Key{keyOf("edge", "api")},
+		},
 		"a namespace of nothing": {render.Namespace, apply.ID{Kind: "Namespace", Name: "other"}, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -133,7 +133,7 @@ func TestRowsThatWereChangedByHandAreTold(t *testing.T) {
 	})
 }
 
-// The log numbers changes after their commit, late on a busy database. What it has not numbered yet is not told again.
+// On a busy database the log numbers a change long after its commit. Until then a pass does not append the change again.
 func TestWhatTheLogNumbersLateIsToldOnce(t *testing.T) {
 	t.Parallel()
 	for name, open := range databases() {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
@@ -43,18 +43,7 @@ const soakInterval = 10 * time.Second
 // that stayed wanted was deleted, and each pod has one record for each instant.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	text := os.Getenv("TRUEUP_SOAK")
-	if text == "" {
-		t.Skip("TRUEUP_SOAK is not set: make soak-shuttle")
-	}
-	length, err := time.ParseDuration(text)
-	require.NoError(t, err)
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("TRUEUP_SEED"); text != "" {
-		seed, err = strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err)
-	}
-	fmt.Printf("seed %d\n", seed)
+	length, seed := controlplanetest.Soak(t)
 	zerolog.SetGlobalLevel(zerolog.Disabled) // of toxiproxy
 	kube := startKubernetes(t)
 	program := programs.Path(t, "shuttle")

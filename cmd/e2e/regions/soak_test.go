@@ -28,18 +28,7 @@ import (
 // region is as wanted and at rest, and nothing that was wanted was deleted.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	text := os.Getenv("TRUEUP_SOAK")
-	if text == "" {
-		t.Skip("TRUEUP_SOAK is not set: make soak-shuttle")
-	}
-	length, err := time.ParseDuration(text)
-	require.NoError(t, err)
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("TRUEUP_SEED"); text != "" {
-		seed, err = strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err)
-	}
-	fmt.Printf("seed %d\n", seed)
+	length, seed := controlplanetest.Soak(t)
 	kube := startKubernetes(t)
 	var mu sync.Mutex
 	total := map[string]int{}

@@ -153,12 +153,6 @@ func (s *soak) run(seed uint64) {
 	})
 	allowed := time.Now()
 	var differences []string
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(strings.Join(differences, "\n"))
-			s.explain()
-		}
-	})
 	await.Eventually(t, "all is as wanted", func() bool {
 		// What was deleted in an outage comes at once, and may be more than the limit.
 		for _, state := range s.services() {
@@ -169,7 +163,7 @@ func (s *soak) run(seed uint64) {
 		}
 		differences = s.differences()
 		return len(differences) == 0
-	})
+	}, func() string { return strings.Join(append(differences, s.explain()...), "\n") })
 	s.healthy(len(s.alive))
 	s.add("soak_differences", len(s.differences()))
 	end := time.Now()
@@ -191,20 +185,31 @@ func (s *soak) run(seed uint64) {
 	require.NoError(t, s.agent.Stop(20*time.Second))
 }
 
-// explain logs what the services are reported as, and of what the agent has warned.
-func (s *soak) explain() {
+// explain returns what the services are reported as, who has the replicas of each Deployment, the autoscalers, and of what
+// the agent has warned.
+func (s *soak) explain() (lines []string) {
 	for id, state := range s.services() {
 		if state.Phase != starbase.PhaseHealthy {
-			s.t.Logf("%s: %s %s %s", id, state.Phase, state.ErrorClass, state.Message)
+			lines = append(lines, fmt.Sprintf("%s: %s %s %s", id, state.Phase, state.ErrorClass, state.Message))
 		}
+	}
+	for _, o := range append(s.list(kindOf("Deployment")), s.list(kindOf("HorizontalPodAutoscaler"))...) {
+		var managers []string
+		for _, entry := range o.GetManagedFields() {
+			has := entry.FieldsV1 != nil && strings.Contains(string(entry.FieldsV1.Raw), `"f:replicas"`)
+			managers = append(managers, fmt.Sprintf("%s/%s%s (replicas: %t)", entry.Manager, entry.Operation, entry.Subresource, has))
+		}
+		lines = append(lines, fmt.Sprintf("%s %s: labels %v, hash %s, deleted %v, fields of %s", o.GetKind(), o.GetName(), o.GetLabels(),
+			o.GetAnnotations()[label+"desired-hash"], o.GetDeletionTimestamp(), strings.Join(managers, ", ")))
 	}
 	content, err := os.ReadFile(s.agent.Log)
 	require.NoError(s.t, err)
 	for line := range strings.Lines(string(content)) {
 		if !strings.Contains(line, `"level":"INFO"`) {
-			s.t.Log(strings.TrimSpace(line))
+			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
+	return lines
 }
 
 // install makes what the agent's program reads.

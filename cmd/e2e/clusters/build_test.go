@@ -117,6 +117,35 @@ func firstBuild(b *bench, _ database) {
 	}
 }
 
+// scaling is C25: the replicas are the autoscaler's as long as the service has one, and the stated ones again after that.
+func scaling(b *bench, _ database) {
+	t := b.t
+	b.put(spec{"replicas": 2}, "web")
+	a := b.agent().start()
+	b.healthy(1)
+	replicas := func() int32 { return *b.deployment("web").Spec.Replicas }
+	require.EqualValues(t, 2, replicas())
+
+	b.put(spec{"replicas": 3, "image": "example.com/web:2", "autoscaling": spec{"min": 1, "max": 4, "cpu_percent": 80}}, "web")
+	await.Eventually(t, "it has an autoscaler", func() bool { return b.count("HorizontalPodAutoscaler") == 1 && b.image("web") == "example.com/web:2" })
+	b.asWanted()
+	require.EqualValues(t, 2, replicas())
+	scale, err := b.kube.AppsV1().Deployments(b.namespace()).GetScale(t.Context(), b.deployment("web").Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	scale.Spec.Replicas = 4
+	_, err = b.kube.AppsV1().Deployments(b.namespace()).UpdateScale(t.Context(), scale.Name, scale, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	a.passes(5)
+	b.asWanted()
+	require.EqualValues(t, 4, replicas())
+
+	b.put(spec{"replicas": 3, "image": "example.com/web:3"}, "web")
+	await.Eventually(t, "the service has its replicas again", func() bool { return replicas() == 3 })
+	b.asWanted()
+	require.Zero(t, b.count("HorizontalPodAutoscaler"))
+	b.healthy(1)
+}
+
 // requireLabels requires those that each object of a service has.
 func requireLabels(b *bench, what string, labels map[string]string) {
 	b.t.Helper()

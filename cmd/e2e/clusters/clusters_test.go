@@ -47,6 +47,7 @@ type scenario struct {
 func scenarios() []scenario {
 	return []scenario{
 		{name: "D1 first build", run: firstBuild, both: true},
+		{name: "C25 scaling", run: scaling},
 		{name: "D2 drift", run: drift},
 		{name: "D3 label strip", run: labelStrip},
 		{name: "D4 rollout", run: rollout},

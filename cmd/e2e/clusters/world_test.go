@@ -178,8 +178,10 @@ func (b *bench) differences() (found []string) {
 	require.NoError(b.t, err)
 	wanted := map[string]bool{}
 	for _, o := range objects {
-		id := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
-		wanted[id] = true
+		wanted[idOf(o)] = true
+	}
+	for _, o := range objects {
+		id := idOf(o)
 		at := b.at(resourceOf(o.GroupVersionKind()), o.GetNamespace())
 		live, err := at.Get(ctx, o.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -197,7 +199,7 @@ func (b *bench) differences() (found []string) {
 			version.SetResourceVersion("")
 			version.SetGeneration(0)
 			delete(version.Object, "status") // the controllers'
-			if live.GetLabels()[label+"replicas"] == "autoscaler" {
+			if wanted[autoscalerOf(o)] { // it has the replicas
 				unstructured.RemoveNestedField(version.Object, "spec", "replicas")
 			}
 		}
@@ -207,13 +209,25 @@ func (b *bench) differences() (found []string) {
 	}
 	for _, kind := range shuttle.Kinds() {
 		for _, o := range b.list(kind) {
-			id := kind.Kind + " " + o.GetNamespace() + "/" + o.GetName()
+			id := idOf(&o)
 			if !wanted[id] && (o.GetLabels()[label+"managed-by"] != "" || !b.freed[o.GetUID()]) {
 				found = append(found, id+" is too many")
 			}
 		}
 	}
 	return found
+}
+
+func idOf(o *unstructured.Unstructured) string {
+	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+}
+
+// autoscalerOf returns the autoscaler of a Deployment if it has one.
+func autoscalerOf(o *unstructured.Unstructured) string {
+	if o.GetKind() != "Deployment" {
+		return ""
+	}
+	return "HorizontalPodAutoscaler " + o.GetNamespace() + "/" + o.GetName()
 }
 
 // asWanted waits until the cluster is what the database wants.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/seed-9e1ffd66/trueup/diff"
@@ -101,4 +102,42 @@ func TestAFieldComesBackWhenItsControllerIsProvenToBeGone(t *testing.T) {
 	_, err := s.Delete(t.Context(), []ID{id}, DeleteOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "stated", form(), "its deletion was accepted, although the view still shows it")
+}
+
+// TestAFieldComesBackWhenADoubtEnds begins as a program that was ended between the deletion of a controller and the apply
+// that would have stated its field again.
+func TestAFieldComesBackWhenADoubtEnds(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, configMapKind, secretKind)
+	s.patches = func(string, string) error { return nil }
+	var woken []ID
+	s.Live.OnDrift = func(o Observed) { woken = append(woken, o.ID) }
+	set := stating(t, toSecret(t), "ConfigMap")
+	it := set.item(mapID("a"))
+	hash := func() diff.Sum {
+		look := s.Live.registry.view(configMapKind).Look(it.at)
+		return look.Record.Hash()
+	}
+	s.show(mapID("a"), func(m *metav1.PartialObjectMetadata) {
+		m.Annotations = map[string]string{program.hashAnnotation(): set.handedOver(it).hash.String()}
+	})
+	require.Equal(t, set.handedOver(it).hash, hash())
+	delete(s.Live.registry.kinds, secretKind)
+	s.Live.registry.add(secretKind, "") // nothing was seen of it yet
+	s.fails(secretKind)()
+	require.Error(t, s.Live.registry.view(secretKind).Known().Doubt())
+	_, err := s.Apply(t.Context(), set)
+	require.NoError(t, err)
+	require.Equal(t, set.handedOver(it).hash, hash(), "there may be a controller")
+	woken = nil
+	s.see(secretKind)
+	require.Equal(t, []ID{mapID("a")}, woken)
+	p, err := s.begin(t.Context(), set)
+	require.NoError(t, err)
+	p.wakeAtHandBack(it)
+	p.done()
+	require.Len(t, woken, 2, "a pass saw a controller that has gone meanwhile")
+	_, err = s.Apply(t.Context(), set)
+	require.NoError(t, err)
+	require.Equal(t, it.hash, hash())
 }

@@ -87,12 +87,18 @@ func (p *pass) keepsFields(it *item) bool {
 }
 
 // wakeAtHandBack starts a pass when the object has changed that still configures a
-// controller of fields of the item.
+// controller of fields of the item, or may.
 func (p *pass) wakeAtHandBack(it *item) {
-	k := p.kinds[it.handed.group]
-	if look := k.Look(it.handed.at); look.Found && p.live.OnDrift != nil {
-		back := Observed{ID: it.id, Part: p.set.Part(), owner: p.live.identity}
-		k.Await(it.handed.at, look.Record.Version(), it.id, func() { p.live.OnDrift(back) })
+	if p.live.OnDrift == nil {
+		return
+	}
+	k, by := p.kinds[it.handed.group], it.handed.at
+	wake := func() { p.live.OnDrift(Observed{ID: it.id, Part: p.set.Part(), owner: p.live.identity}) }
+	seen := k.Look(by)
+	k.Await(by, seen.Record.Version(), it.id, wake)
+	if !p.keepsFields(it) { // it has changed since the pass looked
+		k.Forget(by, it.id)
+		wake()
 	}
 }
 

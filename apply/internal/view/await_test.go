@@ -1,6 +1,7 @@
 package view //nolint:testpackage // plays the watch, in orders that no server can be made to produce
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,4 +32,31 @@ func TestWhatIsWaitedForWakesOnce(t *testing.T) {
 	require.Equal(t, 3, *drifts)
 	require.NoError(t, v.Replace([]any{told("u", "20", ours)}, "21"))
 	require.Equal(t, 3, *drifts)
+}
+
+func TestTheEndOfADoubtWakes(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	require.NoError(t, v.Replace(nil, "10"))
+	woken := 0
+	wait := func(key string) { v.Await(NameOf("x", "unseen"), 0, key, func() { woken++ }) }
+
+	v.fail("", errors.New("reset"))
+	v.fail(lookup, errors.New("discovery is down"))
+	wait("a")
+	wait("b")
+	v.fail(lookup, nil)
+	require.Zero(t, woken, "one of two failures is left")
+	v.fail("", nil)
+	require.Equal(t, 2, woken, "the watch was resumed, and no list was needed")
+	v.fail("", errors.New("reset"))
+	v.fail("", nil)
+	require.Equal(t, 2, woken, "each only once")
+
+	wait("a")
+	v.fail("", nil)
+	require.Equal(t, 2, woken, "there was no doubt")
+	v.fail("", errors.New("not found"))
+	v.vanish()
+	require.Equal(t, 3, woken, "the kind is not served: there is none")
 }

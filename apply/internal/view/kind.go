@@ -242,8 +242,8 @@ func (k *Kind) unprune(n Name, of string) {
 }
 
 // Await calls wake once, from the goroutine of a watch, when the object changes or is
-// deleted; at once if it already is in a later version than the given one. A second
-// call with the same key replaces the first.
+// deleted, or when a doubt about the kind ends; at once if it already is in a later
+// version than the given one. A second call with the same key replaces the first.
 func (k *Kind) Await(n Name, version uint64, key any, wake func()) {
 	k.mu.Lock()
 	r := k.records[n]
@@ -272,6 +272,15 @@ func (k *Kind) Forget(n Name, key any) {
 	}
 }
 
+// allAwaited ends each Await and returns what to call. The lock is held.
+func (k *Kind) allAwaited() (wakes []func()) {
+	for _, by := range k.awaited {
+		wakes = slices.AppendSeq(wakes, maps.Values(by))
+	}
+	k.awaited = nil
+	return wakes
+}
+
 // failure joins the errors of the sources.
 func (k *Kind) failure() error {
 	if len(k.errs) == 0 {
@@ -287,11 +296,21 @@ func (k *Kind) failure() error {
 // fail records a failure of a source; nil: it works.
 func (k *Kind) fail(source string, err error) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	if err == nil {
-		delete(k.errs, source)
+		var wakes []func()
+		if doubted := len(k.errs) > 0; doubted {
+			delete(k.errs, source)
+			if len(k.errs) == 0 {
+				wakes = k.allAwaited()
+			}
+		}
+		k.mu.Unlock()
+		for _, wake := range wakes {
+			wake()
+		}
 		return
 	}
+	defer k.mu.Unlock()
 	if k.errs == nil {
 		k.errs = map[string]error{}
 	}

@@ -165,7 +165,7 @@ func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, v
 	}
 	runtime.KeepAlive(parents)
 	var drifted, changed []Object
-	var waiting []map[any]func()
+	var waiting []func()
 	k.mu.Lock()
 	relist := k.listed[source]
 	listed := make(map[Name]bool, len(objects))
@@ -214,10 +214,7 @@ func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, v
 	k.lost = nil // their versions no longer count
 	complete := k.list(source)
 	if relist || complete {
-		for n, wakes := range k.awaited {
-			waiting = append(waiting, wakes)
-			delete(k.awaited, n)
-		}
+		waiting = k.allAwaited()
 	}
 	k.mu.Unlock()
 	for _, o := range drifted {
@@ -226,8 +223,8 @@ func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, v
 	for _, o := range changed {
 		k.announce(o, false, true, nil)
 	}
-	for _, wakes := range waiting {
-		k.announce(Object{}, false, false, wakes)
+	for _, wake := range waiting {
+		wake()
 	}
 	if complete && k.hooks.Synced != nil {
 		k.hooks.Synced()

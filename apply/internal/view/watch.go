@@ -148,9 +148,13 @@ func (k *Kind) vanish() {
 		k.drop(n, r)
 	}
 	k.state, k.listed, k.lost = Unserved, nil, nil
+	wakes := k.allAwaited()
 	k.mu.Unlock()
 	for _, o := range gone {
 		k.announce(o, false, true, nil)
+	}
+	for _, wake := range wakes {
+		wake()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
@@ -149,8 +150,37 @@ func (a *Applier) planDelete(ids []ID, views []*view.Kind) prunePlan {
 			plan.due = append(plan.due, observe(id.GroupKind(), n, r, a.Live.identity))
 		}
 	}
+	plan.see(seen, views, a.Live.identity)
 	a.finish(&plan, nil, views)
 	return plan
+}
+
+// see looks for the pods that are isolated by an object of a deletion by name, in workloads that it does not name: those whose
+// deletion has not ended, and kinds that cannot be seen.
+func (d *prunePlan) see(named map[ID]bool, views []*view.Kind, owner *identity.Identity) {
+	isolated := map[string]bool{}
+	for i := range d.due {
+		if id := d.due[i].ID; isolates(id.GroupKind()) {
+			isolated[id.Namespace] = true
+		}
+	}
+	if len(isolated) == 0 {
+		return // only then all objects are searched
+	}
+	for _, v := range views {
+		kind := v.GroupKind()
+		if stageOf(kind) != stageWorkloads {
+			continue
+		}
+		d.blind = d.blind || podsIn(kind) && v.Known().Doubt() != nil
+		v.Each(func(n view.Name, r *view.Record) bool {
+			id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()}
+			if (r.Pruned() || r.Deleting()) && !named[id] && (isolated[id.Namespace] || isolated[anywhere]) {
+				d.ending = append(d.ending, observe(kind, n, r, owner))
+			}
+			return true
+		})
+	}
 }
 
 // finish removes from the plan what must stay, and orders the rest.

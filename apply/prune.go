@@ -131,7 +131,8 @@ func (a *Applier) retire(plan *prunePlan, discard func(*Observed) Result) (resul
 // Namespace stays while an object lives in it, and the order is reversed. An object
 // that a complete view does not show needs no request. An object whose kind cannot be
 // seen is a result with [ErrNotSynced], one that carries our labels without our fields
-// a result with [ErrNotOurs].
+// a result with [ErrNotOurs]. What isolates pods also waits for workloads beside it that are not among
+// the IDs and whose deletion has not ended.
 //
 // The report is valid with an error, which joins the errors of the results.
 func (a *Applier) Delete(ctx context.Context, ids []ID, options DeleteOptions) (PruneReport, error) {

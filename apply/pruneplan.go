@@ -38,6 +38,7 @@ type prunePlan struct {
 	ending  []Observed            // workloads whose deletion is accepted already
 	after   map[ID][]ID           // what they depend on
 	unit    func(Observed) string // of the guard; nil: there is none
+	blind   bool                  // pods may run that a deletion by name cannot see
 	// within has what is left to a namespace that goes, by namespace.
 	within map[string][]Observed
 	// foreground has the namespaces whose workloads exist until their pods are gone.
@@ -319,7 +320,7 @@ func (d *prunePlan) settle(s *standing, options PruneOptions, closing func(names
 		}
 	}
 	d.within = map[string][]Observed{}
-	blind := slices.ContainsFunc(d.unseen, func(u unseen) bool { return hasPods(u.kind) || isPod(u.kind) })
+	blind := d.blind || slices.ContainsFunc(d.unseen, func(u unseen) bool { return podsIn(u.kind) })
 	d.due = slices.DeleteFunc(d.due, func(o Observed) bool {
 		kind, namespace, isolates := o.ID.GroupKind(), o.ID.Namespace, s.isolates(&o)
 		switch {

@@ -78,6 +78,9 @@ func hasPods(kind schema.GroupKind) bool {
 	return kind.Group == "apps" || kind.Group == "batch" || kind == schema.GroupKind{Kind: "ReplicationController"}
 }
 
+// podsIn reports whether pods run that cannot be seen if a kind cannot be seen.
+func podsIn(kind schema.GroupKind) bool { return hasPods(kind) || isPod(kind) }
+
 func isPod(kind schema.GroupKind) bool { return kind == schema.GroupKind{Kind: "Pod"} }
 
 // gates reports whether a kind isolates or limits what runs in its namespace.

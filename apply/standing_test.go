@@ -317,6 +317,48 @@ func TestIsolationStaysWhilePodsCannotBeSeen(t *testing.T) {
 	}
 }
 
+// A deletion by name may come back to what isolates a workload that it has deleted before.
+func TestADeletionByNameWaitsForPodsThatItDoesNotName(t *testing.T) {
+	t.Parallel()
+	policy := ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "isolation"}
+	web := ID{Group: deploymentKind.Group, Kind: deploymentKind.Kind, Namespace: "shop", Name: "web"}
+	elsewhere := web
+	elsewhere.Namespace = "bank"
+	everywhere := ID{Group: clusterwideKind.Group, Kind: clusterwideKind.Kind, Name: "all"}
+	start := func() *stage {
+		s := newStage(t, program, policyKind, clusterwideKind, deploymentKind)
+		s.show(policy, nil)
+		s.show(everywhere, nil)
+		return s
+	}
+	order := func(s *stage, id ID, pending int, what string) {
+		t.Helper()
+		report, err := s.Delete(t.Context(), []ID{id}, DeleteOptions{})
+		require.NoError(t, err)
+		require.Equal(t, pending, report.Pending, what)
+		require.Equal(t, pending == 0, len(s.deleted) > 0, what)
+	}
+	s := start()
+	s.show(web, dying)
+	order(s, policy, 1, "its pods may run")
+	s = start()
+	s.show(elsewhere, dying)
+	order(s, policy, 0, "it isolates no pods in another namespace")
+	s = start()
+	s.show(elsewhere, dying)
+	order(s, everywhere, 1, "it isolates pods in all namespaces")
+	s = start()
+	s.show(web, nil)
+	order(s, policy, 0, "a caller that names it and not the workload means it")
+
+	s = newStage(t, program, policyKind)
+	s.Live.Mapper.(*meta.DefaultRESTMapper).Add(deploymentKind.WithVersion("v1"), meta.RESTScopeNamespace)
+	s.Live.registry.add(deploymentKind, "")
+	t.Cleanup(s.fails(deploymentKind))
+	s.show(policy, nil)
+	order(s, policy, 1, "pods may run that cannot be seen")
+}
+
 // A plan names what goes with a namespace, too.
 func TestAPlanNamesTheIsolationThatGoesWithItsNamespace(t *testing.T) {
 	t.Parallel()

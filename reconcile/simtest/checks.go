@@ -72,19 +72,22 @@ func NeverTwice(resource string, key func(Object) string) func(*World, Change) e
 	}
 }
 
-// NeverBefore is a Scenario.Check: the program deletes no object of a resource while an object of another resource, in the
-// same namespace, exists that needs it: no NetworkPolicy before the pods that it selects, say. One that is being deleted
-// exists until it is gone.
+// NeverBefore is a Scenario.Check: no object of a resource is deleted by the program, or by the garbage collector with its
+// owner, while an object of another resource, in the same namespace, exists that needs it: no NetworkPolicy before the pods
+// that it selects, say. One that is being deleted exists until it is gone.
 func NeverBefore(resource, other string, needs func(other, o Object) bool) func(*World, Change) error {
 	return func(w *World, c Change) error {
 		w.mustServe(resource)
 		w.mustServe(other)
-		if c.By != "program" || c.Request.Verb != "delete" || c.resource() != resource {
+		switch by := c.By; {
+		case by == byProgram && c.Request.Verb == "delete" && c.resource() == resource:
+		case by == collector && c.After == nil && len(c.Before.owners()) > 0 && w.server.resourceOf(c.Before) == resource:
+		default:
 			return nil
 		}
 		for _, o := range w.AllStored(other) {
 			if o.Namespace() == c.Before.Namespace() && needs(o, c.Before) {
-				return fmt.Errorf("%s: %s %s needs it", c.Request, other, o.Name())
+				return fmt.Errorf("the %s deletes %s %s/%s: %s %s needs it", c.By, resource, o.Namespace(), c.Before.Name(), other, o.Name())
 			}
 		}
 		return nil

@@ -81,7 +81,7 @@ func (s *Server) judge(k key, o Object, mine []key) []call {
 			solid = append(solid, r.text("uid"))
 		case owner == nil:
 			gone = append(gone, r.text("uid"))
-		case owner.Deleting() && owner.heldBy(foregroundFinalizer) && r.Field("blockOwnerDeletion") == true:
+		case owner.Deleting() && owner.heldBy(foregroundFinalizer):
 			waiting = append(waiting, r.text("uid"))
 		default:
 			solid = append(solid, r.text("uid"))

@@ -321,6 +321,15 @@ func (s *Server) local(by, verb string, k key, body []byte) call {
 	}}
 }
 
+// resourceOf returns the resource of an object with its group, as World.Objects takes it; empty if it is not served.
+func (s *Server) resourceOf(o Object) string {
+	k, err := s.keyOf(o)
+	if err != nil {
+		return ""
+	}
+	return qualified(k.resource, k.group)
+}
+
 // keyOf finds out where an object belongs.
 func (s *Server) keyOf(o Object) (key, error) {
 	kinds := s.served()

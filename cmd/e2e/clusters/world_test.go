@@ -199,7 +199,7 @@ func (b *bench) differences() (found []string) {
 			version.SetResourceVersion("")
 			version.SetGeneration(0)
 			delete(version.Object, "status") // the controllers'
-			if wanted[autoscalerOf(o)] { // it has the replicas
+			if wanted[autoscalerOf(o)] {     // it has the replicas
 				unstructured.RemoveNestedField(version.Object, "spec", "replicas")
 			}
 		}

@@ -68,7 +68,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	registry := newRegistry()
 	contact := newContact(address(a.Config), m, a.Logger)
 	repairs := &repairer{registry: registry, logger: a.Logger}
-	parts := newParts(metadata, typed.Discovery(), cell.Region, a.Logger, repairs.drifted)
+	parts := newParts(metadata, typed.Discovery(), cell.Region, a.Logger, repairs.drifted, repairs.ended)
 	m.contested = parts.contested
 	problems := newProblems(parts.unseen())
 	streams := &streams{contact: contact, metrics: m, logger: a.Logger, problems: problems}

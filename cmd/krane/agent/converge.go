@@ -227,7 +227,8 @@ func (c *converger) decrypt(ctx context.Context, e *entry) (map[string]string, e
 	return nil, fmt.Errorf("%s: %w: %w", e.key, errVault, err)
 }
 
-// remove deletes the objects of e: the root, and what belongs to it.
+// remove deletes the objects of e: the root, and what belongs to it. What isolates its pods stays until these are gone: the
+// entry is ending, and removed again then.
 func (c *converger) remove(ctx context.Context, e *entry) error {
 	p := c.parts[e.resource.component]
 	if err := p.synced(); err != nil {
@@ -241,7 +242,7 @@ func (c *converger) remove(ctx context.Context, e *entry) error {
 		return err
 	}
 	e.uid = ""
-	c.registry.set(e, desired{received: true, version: e.desired.version, gone: true})
+	c.registry.set(e, desired{received: true, version: e.desired.version, gone: true, ending: report.Pending > 0})
 	return nil
 }
 

@@ -138,7 +138,7 @@ func TestDoubtsAndFailuresAreThoseInARow(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, e.doubts)
 
-	unseen := newParts(nil, nil, "eu", slog.New(slog.DiscardHandler), func(render.Component, apply.ID) {})
+	unseen := newParts(nil, nil, "eu", slog.New(slog.DiscardHandler), none, none)
 	r = deciding(unseen, asked{})
 	e = r.registry.entry(key)
 	e.failures, e.doubts = lastingFailures-1, 1

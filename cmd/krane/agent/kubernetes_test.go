@@ -63,10 +63,10 @@ func bootstrapResumeStop(b *rig) {
 	})
 	await.Eventually(b.t, "all of them have their owner", func() bool {
 		return strings.Count(
-			b.kubectl("get", "secrets,serviceaccounts,horizontalpodautoscalers,poddisruptionbudgets,ciliumnetworkpolicies", "-n", b.name,
+			b.kubectl("get", "secrets,serviceaccounts,horizontalpodautoscalers,poddisruptionbudgets", "-n", b.name,
 				"-l", "app.kubernetes.io/component=deployment", "-o", "jsonpath={.items[*].metadata.ownerReferences[*].kind}"),
 			"ReplicaSet",
-		) == 100
+		) == 80
 	})
 	// The label that a person takes away comes back: the policy of the manifests knows the fields of the agent.
 	for _, kind := range []string{"replicaset", "horizontalpodautoscaler", "poddisruptionbudget"} {

@@ -54,13 +54,13 @@ func components() []render.Component {
 }
 
 // newParts returns the components of a region. drifted is called for each object
-// that another manager has changed.
+// that another manager has changed, and ended for each that is gone.
 func newParts(
 	client clientmetadata.Interface,
 	discovery apply.Discovery,
 	region string,
 	logger *slog.Logger,
-	drifted func(render.Component, apply.ID),
+	drifted, ended func(render.Component, apply.ID),
 ) parts {
 	mapper := newMapper()
 	ps := parts{}
@@ -70,6 +70,11 @@ func newParts(
 			Client: client, Mapper: mapper, Owner: owner, Kinds: render.Kinds(c), Discovery: discovery,
 			Logger:  logger.With(slog.String("component", string(c))), // several watch a kind
 			OnDrift: func(o apply.Observed) { drifted(c, o.ID) },
+			OnChange: func(o apply.Observed) {
+				if o.Gone {
+					ended(c, o.ID)
+				}
+			},
 		}
 		applier := &apply.Applier{Live: live, Concurrency: 16}
 		switch c {
@@ -153,18 +158,17 @@ func (p *part) applyMade(ctx context.Context, m made) ([]apply.Result, error) {
 func (p *part) remove(ctx context.Context, ids []apply.ID) (apply.PruneReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
-	return p.applier.Delete(ctx, ids, apply.DeleteOptions{Propagation: ofOwned})
+	return p.applier.Delete(ctx, ids, apply.DeleteOptions{Propagation: afterPods})
 }
 
-// ofOwned is what becomes of what a deleted object owns. The workload owns its ingress policy, too, so the garbage
-// collector deletes that with it in any case.
-const ofOwned = metav1.DeletePropagationBackground
+// afterPods is how a workload is deleted: it is there until its pods are gone, and so is what isolates them.
+const afterPods = metav1.DeletePropagationForeground
 
 // sweep deletes objects that the desired state lacks, within the limits of the guard.
 func (p *part) sweep(ctx context.Context, ids []apply.ID, guard *apply.Guard, approved string) (apply.PruneReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
-	return p.applier.Delete(ctx, ids, apply.DeleteOptions{Guard: guard, Approved: approved, Propagation: ofOwned})
+	return p.applier.Delete(ctx, ids, apply.DeleteOptions{Guard: guard, Approved: approved, Propagation: afterPods})
 }
 
 // synced returns nil when all kinds of the component are known.

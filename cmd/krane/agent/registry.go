@@ -67,9 +67,10 @@ func (e *entry) unlock() { <-e.locked }
 type desired struct {
 	received bool
 	version  uint64
-	// apply is nil when the key must be absent, and gone is true once it is.
-	apply proto.Message
-	gone  bool
+	// apply is nil when the key must be absent, and gone is true once it is. Then ending is true while what isolates its
+	// pods is there.
+	apply        proto.Message
+	gone, ending bool
 	// deferred is a deletion that no proven list has confirmed yet.
 	deferred bool
 }
@@ -142,6 +143,19 @@ func (r *registry) present() []statesync.Key {
 	var keys []statesync.Key
 	for key, d := range r.peek {
 		if d.apply != nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// ending returns the keys of which what isolates the pods is there.
+func (r *registry) ending() []statesync.Key {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var keys []statesync.Key
+	for key, d := range r.peek {
+		if d.ending {
 			keys = append(keys, key)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// repairer undoes what other managers change, and deletes what had to wait.
+// repairer undoes what other managers change, and deletes what had to wait: for a proven list, or for pods.
 type repairer struct {
 	registry  *registry
 	converger *converger
@@ -41,6 +41,13 @@ func (r *repairer) drifted(component render.Component, id apply.ID) {
 	}
 }
 
+// ended wakes the worker of a workload whose pods are gone.
+func (r *repairer) ended(component render.Component, id apply.ID) {
+	if key, ok := r.registry.owner(component, id); ok && r.registry.desired(key).ending {
+		r.queue.Add(key)
+	}
+}
+
 // repair makes the cluster match a key again.
 func (r *repairer) repair(ctx context.Context, key statesync.Key) (reconcile.Result, error) {
 	e := r.registry.entry(key)
@@ -48,7 +55,7 @@ func (r *repairer) repair(ctx context.Context, key statesync.Key) (reconcile.Res
 		return reconcile.Result{}, err
 	}
 	defer e.unlock()
-	if !e.desired.received || e.desired.gone {
+	if !e.desired.received || e.desired.gone && !e.desired.ending {
 		return reconcile.Result{}, nil
 	}
 	e.uid = "" // the root may have been replaced

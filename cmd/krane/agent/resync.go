@@ -38,7 +38,7 @@ type resyncer struct {
 // Reconcile implements reconcile.Reconciler: it queues a query for each owned
 // workload.
 func (r *resyncer) Reconcile(context.Context) (reconcile.Result, error) {
-	keys := r.registry.present()
+	keys := append(r.registry.present(), r.registry.ending()...)
 	for _, res := range resources() {
 		for o := range r.parts[res.component].live.All() {
 			if res.isRoot(o.ID) && !o.Deleting {
@@ -92,7 +92,7 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 	default:
 		e.doubts = 0
 	}
-	if e.desired.gone && (err != nil || answer.apply != nil || !r.lives(e)) {
+	if e.desired.gone && !e.desired.ending && (err != nil || answer.apply != nil || !r.lives(e)) {
 		return reconcile.Result{}, nil
 	}
 	changed, err := r.converger.converge(ctx, e, fromResync)

@@ -131,11 +131,24 @@ const stale = 5 * time.Minute
 
 // check returns what must never happen.
 func (p *simulatedRegion) check() func(*simtest.World, simtest.Change) error {
-	checks := []func(*simtest.World, simtest.Change) error{p.checkDeletion, p.checkCreation, checkReplicas}
+	checks := []func(*simtest.World, simtest.Change) error{
+		p.checkDeletion, p.checkCreation, checkReplicas, simtest.NeverBefore("ciliumnetworkpolicies.cilium.io", "pods", isolated),
+	}
 	for _, k := range simulatedKinds() {
 		checks = append(checks, simtest.NotAnothers(objects().Resource(k.Kind), applied))
 	}
 	return simtest.Checks(checks...)
+}
+
+// isolated reports whether a pod is one that a network policy of the agent selects. A policy that a user states may go before.
+func isolated(pod, policy simtest.Object) bool {
+	selected, _ := policy.Field("spec", "endpointSelector", "matchLabels").(map[string]any)
+	for name, value := range selected {
+		if pod.Label(name) != value {
+			return false
+		}
+	}
+	return policy.Label("app.kubernetes.io/component") != "policy"
 }
 
 // applied reports whether an object is one that the agent may write: one that it has applied, or

@@ -40,7 +40,7 @@ func TestAKindThatTheClusterDoesNotServeIsReportedWithWhatToInstall(t *testing.T
 	defer server.Close()
 	client, err := clientmetadata.NewForConfig(&rest.Config{Host: server.URL})
 	require.NoError(t, err)
-	ps := newParts(client, nil, "eu", slog.New(slog.DiscardHandler), func(render.Component, apply.ID) {})
+	ps := newParts(client, nil, "eu", slog.New(slog.DiscardHandler), none, none)
 	p := newProblems(ps.unseen())
 	require.Empty(t, p.report(), "nothing is known yet")
 	ctx, stop := context.WithCancel(t.Context())
@@ -60,3 +60,6 @@ func TestAKindThatTheClusterDoesNotServeIsReportedWithWhatToInstall(t *testing.T
 	require.Contains(t, said["CiliumNetworkPolicy.cilium.io"], "does not serve this kind: install Cilium")
 	require.Contains(t, said["ReplicaSet.apps"], "the agent may not see")
 }
+
+// none takes no notice of an object.
+func none(render.Component, apply.ID) {}

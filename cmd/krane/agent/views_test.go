@@ -63,7 +63,7 @@ func seeing(t *testing.T, objects ...seen) parts {
 		}
 		all = append(all, o)
 	}
-	ps := newParts(fake.NewSimpleMetadataClient(scheme, all...), nil, "eu", slog.New(slog.DiscardHandler), func(render.Component, apply.ID) {})
+	ps := newParts(fake.NewSimpleMetadataClient(scheme, all...), nil, "eu", slog.New(slog.DiscardHandler), none, none)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, len(ps))
 	for _, p := range ps {

@@ -44,13 +44,14 @@ func (c Cell) Deployment(d *ctrlv1.ApplyDeployment, variables map[string]string,
 	return objects, nil
 }
 
-// own makes the object of that kind and name the owner of all others.
+// own makes the object of that kind and name the owner of all others, but for what isolates its pods: the garbage collector
+// deletes what is owned at once, and pods may run until their grace is over.
 func own(objects []*unstructured.Unstructured, apiVersion, kind, name string, uid types.UID) {
 	if uid == "" {
 		return
 	}
 	for _, o := range objects {
-		if o.GetKind() != kind {
+		if o.GetKind() != kind && o.GetKind() != specs.PolicyKind {
 			metadata, _ := o.Object["metadata"].(object)
 			metadata["ownerReferences"] = []any{object{"apiVersion": apiVersion, "kind": kind, "name": name, "uid": string(uid)}}
 		}

@@ -26,8 +26,9 @@
 //
 // # Owner references
 //
-// All objects of a deployment but the ReplicaSet are owned by it, and are deleted
-// with it; the objects of a sentinel are owned by its Deployment. The reference needs
+// The objects of a deployment are owned by its ReplicaSet, and are deleted with it, but for
+// the network policy: the garbage collector would delete it before the pods. The objects of
+// a sentinel are owned by its Deployment. The reference needs
 // the UID, which the caller reads from its live view once the owner exists;
 // until then the objects are rendered without. The ReplicaSet waits for its Secret
 // and ServiceAccount in any case.
@@ -35,7 +36,8 @@
 // # Isolation
 //
 // Apply the sets with apply.SetOptions.Gate: a ReplicaSet waits until its network policy is
-// in force. Pods keep the level restricted of the Pod Security Standards. The pods of a
+// in force, and delete a ReplicaSet in the foreground, and its policy after it: pods may run until their
+// grace is over. Pods keep the level restricted of the Pod Security Standards. The pods of a
 // deployment keep the level that it states, if any, within [Cell.PodSecurity].
 //
 // # Scaling

@@ -128,7 +128,7 @@ func TestOnARealKubernetes(t *testing.T) {
 	a := startAgent(t, cluster)
 	a.apply(t, render.Namespace, must(t)(cell.Namespace("theirs"))...)
 	a.pass(t) // makes everything
-	for _, kind := range []string{"secrets", "serviceaccounts", "horizontalpodautoscalers", "ciliumnetworkpolicies", "poddisruptionbudgets"} {
+	for _, kind := range []string{"secrets", "serviceaccounts", "horizontalpodautoscalers", "poddisruptionbudgets"} {
 		await.Eventually(t, "each of "+kind+" has its owner", func() bool {
 			a.pass(t) // now the owners exist
 			return kubectl("get", kind, "-n", "ws-acme", "-l", "app.kubernetes.io/component=deployment",
@@ -183,7 +183,10 @@ func TestOnARealKubernetes(t *testing.T) {
 
 	kubectl("delete", "replicaset", "web-production-1a2b", "-n", "ws-acme")
 	await.Eventually(t, "what it owned goes with it", func() bool {
-		return kubectl("get", "secrets,serviceaccounts,horizontalpodautoscalers,ciliumnetworkpolicies,poddisruptionbudgets,pods",
+		return kubectl("get", "secrets,serviceaccounts,horizontalpodautoscalers,poddisruptionbudgets,pods",
 			"-n", "ws-acme", "-l", "unkey.com/deployment.id=d_4Kx9Q", "-o", "name") == ""
 	})
+	// It isolates pods until these are gone, so it is not deleted with their owner.
+	require.Equal(t, "ciliumnetworkpolicy.cilium.io/web-production-1a2b-frontline-ingress",
+		kubectl("get", "ciliumnetworkpolicies", "-n", "ws-acme", "-l", "unkey.com/deployment.id=d_4Kx9Q", "-o", "name"))
 }

@@ -51,7 +51,9 @@ func last(b *bench, _ database) {
 	b.want("3", "first", "second")
 	b.running("3", "first", "second")
 	b.byHand("DELETE FROM instances WHERE deployment_id = 'd_first'", "DELETE FROM deployment_topology WHERE deployment_id = 'd_first'")
-	await.Eventually(t, "one goes, and those before", func() bool { return len(b.uids("first", "api", "db")) == 0 })
+	await.Eventually(t, "one goes, and those before, and then their policies", func() bool {
+		return len(b.uids("first", "api", "db")) == 0 && len(b.policies()) == 1
+	})
 	w.stop()
 	b.byHand("DELETE FROM instances", "DELETE FROM deployment_topology")
 	await.Eventually(t, "the log withdraws it", func() bool { return b.live() == 0 })

@@ -1,7 +1,11 @@
 package regions_test
 
 import (
+	"time"
+
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
@@ -27,6 +31,52 @@ func lifecycle(b *bench, _ database) {
 	require.NotEmpty(t, w.deletes())
 	require.Empty(t, b.misjudged())
 	b.judges()
+}
+
+// stubborn is a deployment whose pod does not end when it is told to: until it is gone, only the frontline reaches it.
+func stubborn(b *bench, _ database) {
+	t := b.t
+	w := b.worker()
+	w.agent.Periods.Relist = 2 * time.Second
+	b.want("1", "web")
+	w.start()
+	b.running("1", "web")
+	pods := b.kube.CoreV1().Pods(b.name)
+	finalizers := func(value string) (pod string) {
+		t.Helper()
+		list, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: "unkey.com/deployment.id=d_web"})
+		require.NoError(t, err)
+		require.Len(t, list.Items, 1)
+		pod = list.Items[0].Name
+		_, err = pods.Patch(t.Context(), pod, types.MergePatchType, []byte(`{"metadata":{"finalizers":`+value+`}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		return pod
+	}
+	pod := finalizers(`["example.com/stubborn"]`)
+	b.archive("web")
+	await.Eventually(t, "it is reported as gone", func() bool { return b.replicaSet("web") == nil && len(b.stored("web").Instances) == 0 })
+	w.synced(2, func() {})
+	w.stop()
+	w.start()
+	w.synced(2, func() {})
+	found, err := pods.Get(t.Context(), pod, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NotNil(t, found.DeletionTimestamp)
+	require.Contains(t, b.policies(), "web-frontline-ingress", "its pod may still run")
+	finalizers("null")
+	await.Eventually(t, "its policy follows it", func() bool { return b.gone("web") })
+
+	b.want("2", "web")
+	b.running("2", "web")
+	finalizers(`["example.com/stubborn"]`)
+	b.archive("web")
+	await.Eventually(t, "it goes", func() bool { return b.replicaSet("web") == nil })
+	b.want("3", "web")
+	w.synced(2, func() {})
+	require.Nil(t, b.replicaSet("web"), "the one before it is still there")
+	finalizers("null")
+	b.running("3", "web")
+	require.Contains(t, b.policies(), "web-frontline-ingress")
 }
 
 // judges checks what counts as a wrong deletion: api is wanted, web is not.

@@ -52,6 +52,7 @@ func (s scenario) runs(kind string) bool {
 func scenarios() []scenario {
 	return []scenario{
 		{"lifecycle", both, lifecycle},
+		{"stubborn pod", either, stubborn},
 		{"second cell", either, secondCell},
 		{"agent restarted", either, restarted},
 		{"link", either, links},

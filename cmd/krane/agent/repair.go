@@ -41,9 +41,10 @@ func (r *repairer) drifted(component render.Component, id apply.ID) {
 	}
 }
 
-// ended wakes the worker of a workload whose pods are gone.
+// ended wakes the worker of a workload whose pods are gone: what isolated them may go, or the workload may come back.
 func (r *repairer) ended(component render.Component, id apply.ID) {
-	if key, ok := r.registry.owner(component, id); ok && r.registry.desired(key).ending {
+	key, ok := r.registry.owner(component, id)
+	if d := r.registry.desired(key); ok && (d.ending || d.apply != nil) {
 		r.queue.Add(key)
 	}
 }

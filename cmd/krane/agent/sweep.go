@@ -153,12 +153,12 @@ func (s *sweeper) emptied(snapshots map[stream.Collection]statesync.Snapshot) (n
 
 // keep removes from orphans all objects that an empty list lacks, except the one that may
 // be deleted: the last of its collection, which the log has withdrawn. A list that is empty
-// for another reason is more often a mistake than an order.
+// for another reason is more often a mistake than an order. What a root has left runs nothing, and may go.
 func (s *sweeper) keep(r resource, snapshot statesync.Snapshot, orphans map[types.UID]apply.ID, lost int) (held int) {
 	last, ok := s.last[r.collection]
 	ok = ok && lost == 1 && last.at.Epoch == snapshot.Cursor.Epoch && last.at.Version < snapshot.Cursor.Version
 	for uid, id := range orphans {
-		if ok && r.isRoot(id) && r.key(id) == last.key {
+		if !r.isRoot(id) || ok && r.key(id) == last.key {
 			continue
 		}
 		held++

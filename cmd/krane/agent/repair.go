@@ -44,7 +44,12 @@ func (r *repairer) drifted(component render.Component, id apply.ID) {
 // ended wakes the worker of a workload whose pods are gone: what isolated them may go, or the workload may come back.
 func (r *repairer) ended(component render.Component, id apply.ID) {
 	key, ok := r.registry.owner(component, id)
-	if d := r.registry.desired(key); ok && (d.ending || d.apply != nil) {
+	for _, res := range resources() {
+		if !ok && res.component == component && res.isRoot(id) { // it was applied before a restart
+			key = res.key(id)
+		}
+	}
+	if d := r.registry.desired(key); d.ending || d.apply != nil {
 		r.queue.Add(key)
 	}
 }

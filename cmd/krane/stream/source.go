@@ -51,7 +51,7 @@ type Source struct {
 	mu   sync.Mutex // one stream at a time
 	held *contents
 	// marked is a server that has shown a marker, unmarked one that seems to have
-	// none, of which greatest was seen.
+	// none, of which greatest was seen since its last list began.
 	marked, unmarked, warned bool
 	greatest                 uint64
 	// refused is the cursor with a mark that the server would not resume. Zero once
@@ -78,7 +78,7 @@ func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(stat
 			return err
 		}
 	case r.list:
-		r.contents = newContents()
+		r.contents, s.greatest = newContents(), 0
 	case s.held == nil || s.held.cursor != (statesync.Cursor{Epoch: from.Epoch, Version: from.Version}):
 		// Without the reader's contents no list can be proven.
 		return &statesync.ResyncError{Reason: statesync.OtherEpoch, Cursor: from}
@@ -95,7 +95,7 @@ func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(stat
 	}
 	if s.unmarked && errors.Is(err, statesync.ErrInvalid) {
 		// One with markers wants an epoch beside a version: list from it.
-		s.unmarked, s.greatest, s.marked = false, 0, true
+		s.unmarked, s.marked = false, true
 	}
 	return err
 }

@@ -59,24 +59,26 @@ func (p *passes) failedPasses() float64 {
 // TestADeletionThatFailsIsReportedOfItsService, in a report that has all services: it was tried.
 func TestADeletionThatFailsIsReportedOfItsService(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPasses(t)
-		log := p.logs()
-		p.accept(p.state(1, "web", "api"))
-		p.pass()
-		p.denies("delete", "deployments", "api")
-		p.accept(p.tombstone(2))
-		for range 5 {
-			_ = p.fails()
-			p.desired.confirm()
-		}
-		require.Equal(t, "DeleteFailed", p.of(1).ErrorClass)
-		require.Contains(t, p.of(1).Message, "an admission webhook says no")
-		require.True(t, p.told().Complete)
-		require.EqualValues(t, 5, p.failedPasses())
-		require.EqualValues(t, 1, p.generationApplied())
-		require.Equal(t, 1, strings.Count(log.String(), "an admission webhook says no"), "once, however often it is tried")
-	})
+	for _, resource := range []string{"deployments", "services"} { // on which others wait, and on which none does
+		synctest.Test(t, func(t *testing.T) {
+			p := newPasses(t)
+			log := p.logs()
+			p.accept(p.state(1, "web", "api"))
+			p.pass()
+			p.denies("delete", resource, "api")
+			p.accept(p.tombstone(2))
+			for range 5 {
+				_ = p.fails()
+				p.desired.confirm()
+			}
+			require.Equal(t, "DeleteFailed", p.of(1).ErrorClass, resource)
+			require.Contains(t, p.of(1).Message, "an admission webhook says no")
+			require.True(t, p.told().Complete)
+			require.EqualValues(t, 5, p.failedPasses())
+			require.EqualValues(t, 1, p.generationApplied())
+			require.Equal(t, 1, strings.Count(log.String(), "an admission webhook says no"), "once, however often it is tried")
+		})
+	}
 }
 
 // TestAGenerationIsAppliedOnceAllOfItIs, and a pass that fails is counted.
@@ -200,25 +202,6 @@ func TestAnEnvironmentIsNotAnother(t *testing.T) {
 		p.accept(gone)
 		p.pass()
 		require.Zero(t, p.count("deployments"))
-	})
-}
-
-// TestAServiceThatWasWantedIsNotKnownToBeGone once it is deleted while nothing can be seen.
-func TestAServiceThatWasWantedIsNotKnownToBeGone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPasses(t)
-		p.accept(p.state(1, "web", "api"))
-		p.pass()
-		p.desired.confirm()
-		p.pass()
-		p.away(true)
-		time.Sleep(time.Minute)
-		p.accept(p.tombstone(2))
-		_ = p.fails()
-		require.Equal(t, 2, len(p.told().Services))
-		require.NotNil(t, p.of(1))
-		require.False(t, p.told().Complete)
 	})
 }
 

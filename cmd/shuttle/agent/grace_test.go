@@ -162,11 +162,15 @@ func TestWhatIsRejectedKeepsWhatItHas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasses(t)
-		p.accept(p.state(1, "web", "api"))
+		p.accept(p.state(1, "web", "api", "old"))
 		p.pass()
 		s := p.state(2, "web", "api")
 		s.Services[1].Replicas = -1
 		p.accept(s)
+		p.pass()
+		require.Len(t, p.told().Services, 3)
+		require.Equal(t, starbase.PhaseRejected, p.of(1).Phase, "and nothing of it is left")
+		require.Equal(t, starbase.ClassDeletionHeld, p.of(2).ErrorClass)
 		p.passUntil(time.Now().Add(15 * time.Minute))
 		require.Equal(t, 2, p.count("deployments"))
 		require.Len(t, p.told().Services, 2)

@@ -169,8 +169,7 @@ func (r *reading) giveUpMarkers(ctx context.Context) error {
 		return nil // it is only slow
 	}
 	r.source.unmarked, r.contents = true, nil
-	if !r.source.warned && r.source.Logger != nil {
-		r.source.warned = true
+	if r.source.Logger != nil {
 		r.source.Logger.WarnContext(ctx, "server sends no markers: lists are never proven complete, absent objects are never deleted",
 			slog.String("collection", string(r.source.Collection)))
 	}

@@ -52,8 +52,8 @@ type Source struct {
 	held *contents
 	// marked is a server that has shown a marker, unmarked one that seems to have
 	// none, of which greatest was seen since its last list began.
-	marked, unmarked, warned bool
-	greatest                 uint64
+	marked, unmarked bool
+	greatest         uint64
 	// refused is the cursor with a mark that the server would not resume. Zero once
 	// a list after it is complete.
 	refused statesync.Cursor

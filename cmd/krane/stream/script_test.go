@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -245,32 +246,45 @@ func TestMoreThanAFrameOfItemsArrivesInOrder(t *testing.T) {
 	})
 }
 
-// TestAHistoryThatGrowsPastTheRefusedMarkIsTheOneThatWasListed, once its shorter list was proven.
+// resync is how the control plane refuses to resume.
+func resync(t *testing.T) error {
+	t.Helper()
+	refusal := connect.NewError(connect.CodeFailedPrecondition, errors.New("no"))
+	detail, err := connect.NewErrorDetail(&ctrlv1.ErrorDetail{Reason: "resync-required"})
+	require.NoError(t, err)
+	refusal.AddDetail(detail)
+	return refusal
+}
+
+// TestAHistoryThatGrowsPastTheRefusedMarkIsTheOneThatWasListed, once its shorter list was proven. Without a mark
+// none is another one under the same epoch.
 func TestAHistoryThatGrowsPastTheRefusedMarkIsTheOneThatWasListed(t *testing.T) {
 	t.Parallel()
-	play(t, func(t *testing.T, control *script, s *stream.Source) {
-		refusal := connect.NewError(connect.CodeFailedPrecondition, errors.New("no"))
-		detail, err := connect.NewErrorDetail(&ctrlv1.ErrorDetail{Reason: "resync-required"})
-		require.NoError(t, err)
-		refusal.AddDetail(detail)
-		a, b, c := applied(1, "a"), applied(2, "b"), applied(3, "c")
-		control.streams = []scripted{
-			{send: []*ctrlv1.SentinelState{a, b, synced(2, "2-lost", a, b)}},
-			{end: refusal},
+	a, b, c := applied(1, "a"), applied(2, "b"), applied(3, "c")
+	for mark, next := range map[statesync.Mark][]scripted{
+		{Version: 2, ID: "lost"}: {
 			{send: []*ctrlv1.SentinelState{a, synced(1, "1-kept", a)}},
 			{send: []*ctrlv1.SentinelState{a, b, c, synced(3, "3-kept", a, b, c)}},
-		}
-		_, _ = frames(t, s, statesync.Cursor{})
-		lost := statesync.Mark{Version: 2, ID: "lost"}
-		_, err = frames(t, s, statesync.Cursor{Epoch: "e", Version: 2, Mark: lost})
-		require.ErrorIs(t, err, statesync.ErrResync)
-		for range 2 {
-			all, err := frames(t, s, statesync.Cursor{})
-			require.NotErrorIs(t, err, statesync.ErrResync)
-			kind, _ := last(all)
-			require.Equal(t, statesync.FrameSynced, kind)
-		}
-	})
+		},
+		{}: {whole(2, a, b), whole(3, a, b, c)},
+	} {
+		play(t, func(t *testing.T, control *script, s *stream.Source) {
+			given, err := mark.MarshalText()
+			require.NoError(t, err)
+			control.streams = append(
+				[]scripted{{send: []*ctrlv1.SentinelState{a, b, synced(2, string(given), a, b)}}, {end: resync(t)}}, next...,
+			)
+			_, _ = frames(t, s, statesync.Cursor{})
+			_, err = frames(t, s, statesync.Cursor{Epoch: "e", Version: 2, Mark: mark})
+			require.ErrorIs(t, err, statesync.ErrResync)
+			for range next {
+				all, err := frames(t, s, statesync.Cursor{})
+				require.NotErrorIs(t, err, statesync.ErrResync)
+				kind, _ := last(all)
+				require.Equal(t, statesync.FrameSynced, kind)
+			}
+		})
+	}
 }
 
 // unknown is silent for longer than the patience lasts.
@@ -286,6 +300,7 @@ func TestOneWithoutMarkersIsWarnedOfOnceAndNeverMistakenForAnother(t *testing.T)
 		first, _ := frames(t, s, statesync.Cursor{})
 		second, _ := frames(t, s, statesync.Cursor{})
 		require.True(t, stream.Unmarked(first[0].Epoch))
+		require.EqualValues(t, 2, second[0].Head)
 		require.True(t, stream.Unmarked(second[0].Epoch))
 		require.NotEqual(t, first[0].Epoch, second[0].Epoch)
 		require.EqualValues(t, 2, control.asked[1].GetVersionLastSeen())
@@ -352,4 +367,94 @@ func TestARefusalIsToldByItsCode(t *testing.T) {
 			require.ErrorIs(t, err, want)
 		})
 	}
+}
+
+// asking is a control plane whose lists are empty. It refuses to resume, and keeps what it was asked.
+type asking struct {
+	ctrlv1connect.UnimplementedClusterServiceHandler
+	asked []question
+}
+
+type question interface {
+	GetVersionLastSeen() uint64
+	GetEpoch() string
+	GetMarkers() bool
+	GetMark() string
+}
+
+func (a *asking) answer(q question) (*ctrlv1.Synced, error) {
+	a.asked = append(a.asked, q)
+	if len(a.asked) > 1 {
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("away"))
+	}
+	return synced(7, "7-kept").GetSynced(), nil
+}
+
+func (a *asking) WatchDeployments(
+	_ context.Context, q *connect.Request[ctrlv1.WatchDeploymentsRequest], out *connect.ServerStream[ctrlv1.DeploymentState],
+) error {
+	end, err := a.answer(q.Msg)
+	if err != nil {
+		return err
+	}
+	return out.Send(&ctrlv1.DeploymentState{State: &ctrlv1.DeploymentState_Synced{Synced: end}})
+}
+
+func (a *asking) WatchSentinels(
+	_ context.Context, q *connect.Request[ctrlv1.WatchSentinelsRequest], out *connect.ServerStream[ctrlv1.SentinelState],
+) error {
+	end, err := a.answer(q.Msg)
+	if err != nil {
+		return err
+	}
+	return out.Send(&ctrlv1.SentinelState{State: &ctrlv1.SentinelState_Synced{Synced: end}})
+}
+
+func (a *asking) WatchCiliumNetworkPolicies(
+	_ context.Context,
+	q *connect.Request[ctrlv1.WatchCiliumNetworkPoliciesRequest],
+	out *connect.ServerStream[ctrlv1.CiliumNetworkPolicyState],
+) error {
+	end, err := a.answer(q.Msg)
+	if err != nil {
+		return err
+	}
+	return out.Send(&ctrlv1.CiliumNetworkPolicyState{State: &ctrlv1.CiliumNetworkPolicyState_Synced{Synced: end}})
+}
+
+// TestEachCollectionIsResumedWithAllOfItsCursor: without the mark a history that was rewritten would pass for the same.
+func TestEachCollectionIsResumedWithAllOfItsCursor(t *testing.T) {
+	t.Parallel()
+	for _, collection := range []stream.Collection{stream.Deployments, stream.Sentinels, stream.Policies} {
+		synctest.Test(t, func(t *testing.T) {
+			control := &asking{}
+			s := piped(t, control)
+			s.Collection = collection
+			all, err := frames(t, s, statesync.Cursor{})
+			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+			kind, version := last(all)
+			require.Equal(t, statesync.FrameSynced, kind)
+			_, err = frames(t, s, statesync.Cursor{Epoch: "e", Version: version, Mark: statesync.Mark{Version: 7, ID: "kept"}})
+			require.ErrorContains(t, err, "away")
+			list, resumed := control.asked[0], control.asked[1]
+			require.True(t, list.GetMarkers())
+			require.Zero(t, list.GetVersionLastSeen())
+			require.True(t, resumed.GetMarkers())
+			require.EqualValues(t, 7, resumed.GetVersionLastSeen())
+			require.Equal(t, "e", resumed.GetEpoch())
+			require.Equal(t, "7-kept", resumed.GetMark())
+		})
+	}
+}
+
+// TestOnlyACollectionThatExistsIsAsked, and only for a region.
+func TestOnlyACollectionThatExistsIsAsked(t *testing.T) {
+	t.Parallel()
+	play(t, func(t *testing.T, control *script, s *stream.Source) {
+		require.ErrorIs(t, s.Watch(t.Context(), statesync.Watch{}, nil), statesync.ErrInvalid)
+		s.Collection = "others"
+		_, err := frames(t, s, statesync.Cursor{})
+		require.ErrorIs(t, err, statesync.ErrInvalid)
+		require.Empty(t, control.asked)
+	})
 }

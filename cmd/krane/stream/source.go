@@ -90,7 +90,7 @@ func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(stat
 	}
 	r.last = from.Version
 	err := r.run(ctx, from)
-	if resync, ok := errors.AsType[*statesync.ResyncError](err); ok && !r.list && from.Mark != (statesync.Mark{}) {
+	if resync, ok := errors.AsType[*statesync.ResyncError](err); ok && from.Mark != (statesync.Mark{}) {
 		s.refused = resync.Cursor
 	}
 	if s.unmarked && errors.Is(err, statesync.ErrInvalid) {

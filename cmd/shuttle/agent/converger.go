@@ -71,7 +71,7 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	}
 	gone := c.deletions(ctx, current)
 	c.tell(&gone)
-	c.awaits.Store(len(gone.left) > 0)
+	c.awaits.Store(len(gone.left)+len(gone.projects) > 0)
 	c.status.update(&outcome{current: current, results: resultsOf(report.Results), written: c.written(current), deletions: gone})
 	if err != nil {
 		c.metrics.reconcileError.Inc()

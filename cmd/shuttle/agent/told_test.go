@@ -257,6 +257,13 @@ func TestAFinalizerIsNamed(t *testing.T) {
 		p.passUntil(time.Now().Add(slowDeletion + 4*time.Second))
 		require.Contains(t, p.of(1).Message, "1 object is not gone yet: Deployment.apps/proj-shop/")
 		require.Contains(t, p.of(1).Message, " (finalizers: example.com/hold)")
+		require.True(t, p.awaits.Load(), "its end wakes a pass")
+		p.release("api")
+		p.desired.confirm()
+		p.pass()
+		p.desired.confirm()
+		p.pass()
+		require.False(t, p.awaits.Load())
 	})
 }
 
@@ -334,6 +341,7 @@ func TestANamespaceThatDoesNotEndIsNamed(t *testing.T) {
 		p.passUntil(time.Now().Add(time.Minute))
 		require.Equal(t, starbase.ClassLeftover, p.told().ClusterErrorClass)
 		require.Contains(t, p.told().ClusterMessage, "Namespace/proj-shop (finalizers: example.com/hold) is being deleted for long")
+		require.True(t, p.awaits.Load(), "its end wakes a pass")
 	})
 }
 

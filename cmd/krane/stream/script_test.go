@@ -172,6 +172,22 @@ func TestAStreamThatContradictsItselfIsBroken(t *testing.T) {
 	}
 }
 
+// TestAResumedStreamThatGoesBackIsBroken: what its reader has would be undone.
+func TestAResumedStreamThatGoesBackIsBroken(t *testing.T) {
+	t.Parallel()
+	for name, back := range map[string]*ctrlv1.SentinelState{
+		"the same version": deleted(2, "b"), "an older one": applied(1, "b"), "a marker": bookmark("e", 1, 2),
+	} {
+		play(t, func(t *testing.T, control *script, s *stream.Source) {
+			control.streams = []scripted{whole(2, applied(1, "a"), applied(2, "b")), {send: []*ctrlv1.SentinelState{back}}}
+			_, _ = frames(t, s, statesync.Cursor{})
+			all, err := frames(t, s, statesync.Cursor{Epoch: "e", Version: 2})
+			require.ErrorIs(t, err, stream.ErrBroken, name)
+			require.Len(t, all, 1, "the header")
+		})
+	}
+}
+
 // TestABookmarkProvesNoList: only what states the count and the digest of all does.
 func TestABookmarkProvesNoList(t *testing.T) {
 	t.Parallel()

@@ -188,6 +188,25 @@ func TestAResumedStreamThatGoesBackIsBroken(t *testing.T) {
 	}
 }
 
+// TestAMarkerStatesWhatIsThereAfterTheChanges: with another count or digest the reader would list again.
+func TestAMarkerStatesWhatIsThereAfterTheChanges(t *testing.T) {
+	t.Parallel()
+	play(t, func(t *testing.T, control *script, s *stream.Source) {
+		control.streams = []scripted{whole(1, applied(1, "a")), {send: []*ctrlv1.SentinelState{
+			applied(2, "a"), applied(3, "b"), deleted(4, "b"), deleted(5, "c"), applied(6, "d"), applied(7, "d"), bookmark("e", 7, 7),
+		}}}
+		_, _ = frames(t, s, statesync.Cursor{})
+		all, _ := frames(t, s, statesync.Cursor{Epoch: "e", Version: 1})
+		end := all[len(all)-1]
+		want, count := statesync.DigestOf([]statesync.Item{
+			{Version: 2, Key: stream.Sentinels.Key("ws", "a")}, {Version: 7, Key: stream.Sentinels.Key("ws", "d")},
+		})
+		require.Equal(t, statesync.FrameBookmark, end.Type)
+		require.Equal(t, count, end.Count)
+		require.Equal(t, want, end.Digest)
+	})
+}
+
 // TestABookmarkProvesNoList: only what states the count and the digest of all does.
 func TestABookmarkProvesNoList(t *testing.T) {
 	t.Parallel()

@@ -2,18 +2,26 @@ package agent //nolint:testpackage // the ends of streams are made one by one, i
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"connectrpc.com/connect"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
+	"github.com/seed-9e1ffd66/trueup/internal/test/httpfunc"
 	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -169,4 +177,152 @@ func TestNothingIsCompleteBeforeAllIsListed(t *testing.T) {
 	require.ErrorContains(t, f.ready(), "no list of deployments yet")
 	require.Zero(t, f.acknowledged())
 	require.False(t, f.current(stream.Deployments))
+}
+
+// history is a source of one empty list that is proven, at a version of an epoch.
+type history struct {
+	epoch   string
+	version uint64
+	cut     chan struct{} // ends the stream, for good
+}
+
+func (h *history) Watch(ctx context.Context, _ statesync.Watch, receive func(statesync.Frame) error) error {
+	select {
+	case <-h.cut:
+		return statesync.ErrUnauthenticated
+	default:
+	}
+	digest, _ := statesync.DigestOf(nil)
+	for _, f := range []statesync.Frame{
+		{Type: statesync.FrameHeader, Heartbeat: time.Minute},
+		{Type: statesync.FrameItems, Version: h.version},
+		{Type: statesync.FrameSynced, After: h.version, Version: h.version, Digest: digest},
+	} {
+		f.Epoch, f.Head = h.epoch, h.version
+		if err := receive(f); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-h.cut:
+		return statesync.ErrUnauthenticated
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestTheRegionHasWhatItsSlowestCollectionHas, and nothing while their epochs differ.
+func TestTheRegionHasWhatItsSlowestCollectionHas(t *testing.T) {
+	t.Parallel()
+	for policies, want := range map[string]statesync.Cursor{"e": {Epoch: "e", Version: 3}, "f": {}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFollowing()
+			ctx, cancel := context.WithCancel(t.Context())
+			cut := make(chan struct{})
+			for collection, from := range map[stream.Collection]*history{
+				stream.Deployments: {"e", 5, make(chan struct{})}, stream.Sentinels: {"e", 3, make(chan struct{})},
+				stream.Policies: {policies, 9, cut},
+			} {
+				require.Error(t, f.ready())
+				require.Zero(t, f.acknowledged(), "before each has something")
+				_, complete := f.complete()
+				require.False(t, complete)
+				r := &statesync.Replica{
+					Source: from, Scope: "eu", Collections: []string{string(collection)},
+					Handle: func(context.Context, statesync.Item) error { return nil },
+				}
+				f.replicas[collection] = r
+				go func() { _ = r.Start(ctx) }()
+				synctest.Wait()
+			}
+			require.NoError(t, f.ready())
+			require.Equal(t, want, f.acknowledged())
+			require.EqualValues(t, 9, f.applied(stream.Policies))
+			snapshots, complete := f.complete()
+			require.True(t, complete)
+			require.Len(t, snapshots, 3)
+
+			close(cut)
+			synctest.Wait()
+			_, complete = f.complete()
+			require.False(t, complete)
+			require.False(t, f.current(stream.Policies))
+			require.True(t, f.current(stream.Sentinels))
+			require.NoError(t, f.ready(), "it was listed")
+			cancel()
+			synctest.Wait()
+		})
+	}
+}
+
+// scripted is a control plane that answers one stream of deployments, after a silence.
+type scripted struct {
+	ctrlv1connect.UnimplementedClusterServiceHandler
+
+	silent time.Duration
+	send   []*ctrlv1.DeploymentState
+}
+
+func (s scripted) WatchDeployments(
+	_ context.Context, _ *connect.Request[ctrlv1.WatchDeploymentsRequest], out *connect.ServerStream[ctrlv1.DeploymentState],
+) error {
+	time.Sleep(s.silent)
+	for _, m := range s.send {
+		if err := out.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestAStreamWorksOnceItsListIsProven, and one without markers with its first item.
+func TestAStreamWorksOnceItsListIsProven(t *testing.T) {
+	t.Parallel()
+	item := &ctrlv1.DeploymentState{Version: 3, State: &ctrlv1.DeploymentState_Apply{Apply: &ctrlv1.ApplyDeployment{
+		K8SNamespace: "ws", K8SName: "web", DeploymentId: "d",
+	}}}
+	bookmark := &ctrlv1.DeploymentState{State: &ctrlv1.DeploymentState_Bookmark{Bookmark: &ctrlv1.Bookmark{Epoch: "e", Head: 3}}}
+	digest := sha256.Sum256([]byte("ws/web 3 apply\n"))
+	end := &ctrlv1.DeploymentState{State: &ctrlv1.DeploymentState_Synced{
+		Synced: &ctrlv1.Synced{Epoch: "e", Version: 3, Count: 1, Digest: digest[:]},
+	}}
+	for name, test := range map[string]struct {
+		control                         scripted
+		message, live, unmarked, proven bool
+	}{
+		"nothing came":    {scripted{}, false, false, false, false},
+		"a part of it":    {scripted{send: []*ctrlv1.DeploymentState{bookmark, item}}, true, false, false, false},
+		"all of it":       {scripted{send: []*ctrlv1.DeploymentState{bookmark, item, end}}, true, true, false, false},
+		"without markers": {scripted{silent: time.Minute, send: []*ctrlv1.DeploymentState{item}}, true, true, true, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			mux := http.NewServeMux()
+			mux.Handle(ctrlv1connect.NewClusterServiceHandler(test.control))
+			direct := httpfunc.Transport(func(r *http.Request) (*http.Response, error) {
+				recorder := httptest.NewRecorder()
+				mux.ServeHTTP(recorder, r)
+				return recorder.Result(), nil
+			})
+			f := newFollowing()
+			f.open(streamConfig{
+				client: ctrlv1connect.NewClusterServiceClient(&http.Client{Transport: direct}, "http://control.test"),
+				region: "eu", logger: slog.New(slog.DiscardHandler),
+			})
+			f.ended("deployments", statesync.Stream{Err: io.ErrUnexpectedEOF, Retry: time.Second}, &timedSource{})
+			f.log.Reset()
+			source, ok := f.replicas[stream.Deployments].Source.(*timedSource)
+			require.True(t, ok)
+			source.message, source.live, source.unmarked = true, true, true // of the stream before
+			err := source.Watch(t.Context(), statesync.Watch{Scope: "eu"}, func(statesync.Frame) error { return nil })
+			require.Error(t, err)
+			require.Equal(t, test.message, source.message, name)
+			require.Equal(t, test.live, source.live, name)
+			require.Equal(t, test.unmarked, source.unmarked, name)
+			require.Equal(t, test.proven, f.proven(stream.Deployments), name)
+			require.Equal(t, test.live, strings.Contains(f.log.String(), "contact with the control plane again"), name)
+			var seen dto.Metric
+			require.NoError(t, f.metrics.lastSeen.WithLabelValues("deployments").Write(&seen))
+			require.Equal(t, test.message, seen.GetGauge().GetValue() == 3, name)
+		})
+	}
 }

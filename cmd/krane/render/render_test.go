@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -312,6 +313,48 @@ func TestVariablesAreInTheSecretAndNowhereElse(t *testing.T) {
 			require.NotContains(t, string(data), v)
 			require.Equal(t, o.GetKind() == "Secret", strings.Contains(string(data), base64.StdEncoding.EncodeToString([]byte(v))))
 		}
+	}
+}
+
+func TestOneVariableIsEnoughForASecret(t *testing.T) {
+	t.Parallel()
+	data, found, err := unstructured.NestedMap(
+		must(t)(cell.Deployment(fullDeployment(), map[string]string{"ONLY": "one"}, uid))[1].Object, "data")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, map[string]any{"ONLY": base64.StdEncoding.EncodeToString([]byte("one"))}, data)
+}
+
+// TestAnAutoscalerWatchesWhatIsStatedAlone: a target of nothing would add pods up to the most.
+func TestAnAutoscalerWatchesWhatIsStatedAlone(t *testing.T) {
+	t.Parallel()
+	d := fullDeployment()
+	d.Autoscaling.MemoryThreshold = nil
+	metrics, _, err := unstructured.NestedSlice(must(t)(cell.Deployment(d, variables, uid))[4].Object, "spec", "metrics")
+	require.NoError(t, err)
+	require.Len(t, metrics, 1)
+	resource, _, err := unstructured.NestedString(metrics[0].(map[string]any), "resource", "name")
+	require.NoError(t, err)
+	require.Equal(t, "cpu", resource)
+}
+
+// TestAComponentOwnsItsKindsAloneUnderOneName: another manager, or domain, would not know what this one has applied.
+func TestAComponentOwnsItsKindsAloneUnderOneName(t *testing.T) {
+	t.Parallel()
+	for component, objects := range map[render.Component][]*unstructured.Unstructured{
+		render.Namespace:  must(t)(cell.Namespace("ws-acme")),
+		render.Account:    must(t)(cell.Account("ws-acme")),
+		render.Deployment: must(t)(cell.Deployment(fullDeployment(), variables, uid)),
+		render.Sentinel:   must(t)(cell.Sentinel(sentinel(), uid)),
+		render.Policy:     must(t)(cell.Policy(policy())),
+	} {
+		owner, kinds := render.Owner(component, "eu"), []schema.GroupVersionKind(nil)
+		require.Equal(t, "krane", owner.Manager)
+		require.Equal(t, "unkey.com", owner.Domain)
+		for _, o := range objects {
+			kinds = append(kinds, o.GroupVersionKind())
+		}
+		require.ElementsMatch(t, kinds, render.Kinds(component), component)
 	}
 }
 

@@ -73,6 +73,16 @@ func TestAVariableThatIsWrongIsNamedWithoutItsValue(t *testing.T) {
 	}
 }
 
+// TestVariablesFillASecretAndNoMore, names and values together.
+func TestVariablesFillASecretAndNoMore(t *testing.T) {
+	t.Parallel()
+	full := map[string]string{"AB": strings.Repeat("x", 1<<19), "CD": strings.Repeat("x", 1<<19-4)}
+	require.NotEmpty(t, must(t)(cell.Deployment(fullDeployment(), full, uid)))
+	full["E"] = ""
+	_, err := cell.Deployment(fullDeployment(), full, uid)
+	require.ErrorContains(t, err, `encrypted_environment_variables is "1048577 bytes": want at most 1048576`)
+}
+
 func TestAnInvalidSentinelIsRefusedWithEachFieldNamed(t *testing.T) {
 	t.Parallel()
 	for want, broken := range map[string]func(*ctrlv1.ApplySentinel){

@@ -89,7 +89,7 @@ func (r *reading) take(e event) error {
 	if e.version <= r.last {
 		return fmt.Errorf("%w: version %d after %d", ErrBroken, e.version, r.last)
 	}
-	r.last, r.source.greatest = e.version, max(r.source.greatest, e.version)
+	r.last, r.source.greatest = e.version, e.version
 	var items []statesync.Item
 	if e.id != "" { // else it is of an unknown kind, and skipped
 		r.transcript.add(e)
@@ -128,7 +128,7 @@ func (r *reading) mark(m anyMarker, head uint64, synced bool) error {
 	case epoch == "":
 		return fmt.Errorf("%w: a marker without an epoch", ErrBroken)
 	case r.source.unmarked:
-		r.source.unmarked, r.source.greatest, r.source.marked = false, 0, true
+		r.source.unmarked = false
 		return fmt.Errorf("%w: a marker, from a server that seemed to have none", ErrBroken)
 	case r.epoch == "":
 		if refused := r.source.refused; refused.Epoch == epoch && head >= refused.Version {
@@ -143,8 +143,8 @@ func (r *reading) mark(m anyMarker, head uint64, synced bool) error {
 	case epoch != r.epoch:
 		return &statesync.ResyncError{Reason: statesync.OtherEpoch, Cursor: statesync.Cursor{Epoch: r.epoch, Version: r.at}}
 	}
-	if version < r.last || version < r.at {
-		return fmt.Errorf("%w: a marker at version %d after %d", ErrBroken, version, max(r.last, r.at))
+	if version < r.last {
+		return fmt.Errorf("%w: a marker at version %d after %d", ErrBroken, version, r.last)
 	}
 	r.last, r.head = version, max(r.head, head)
 	if !r.list {
@@ -165,12 +165,11 @@ func (r *reading) mark(m anyMarker, head uint64, synced bool) error {
 // giveUpMarkers takes the server for one without markers, unless it has shown
 // some.
 func (r *reading) giveUpMarkers(ctx context.Context) error {
-	if r.epoch != "" || !r.list || r.source.marked {
+	if r.epoch != "" || r.source.marked {
 		return nil // it is only slow
 	}
 	r.source.unmarked, r.contents = true, nil
-	if !r.source.warned && r.source.Logger != nil {
-		r.source.warned = true
+	if r.source.Logger != nil {
 		r.source.Logger.WarnContext(ctx, "server sends no markers: lists are never proven complete, absent objects are never deleted",
 			slog.String("collection", string(r.source.Collection)))
 	}

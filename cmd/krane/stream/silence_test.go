@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -83,6 +84,71 @@ func (p pipes) Accept() (net.Conn, error) {
 func (pipes) Close() error   { return nil }
 func (pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
+// piped returns a source of that control plane, over connections in memory.
+func piped(t *testing.T, control ctrlv1connect.ClusterServiceHandler) *stream.Source {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	wire := pipes{conns: make(chan net.Conn), done: ctx}
+	mux := http.NewServeMux()
+	mux.Handle(ctrlv1connect.NewClusterServiceHandler(control))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(wire) }) // ends with the listener
+	transport := &http.Transport{DialContext: wire.dial}
+	t.Cleanup(func() {
+		cancel()
+		_ = server.Close()
+		transport.CloseIdleConnections()
+		serving.Wait()
+	})
+	return &stream.Source{
+		Client:     ctrlv1connect.NewClusterServiceClient(&http.Client{Transport: transport}, "http://control.test"),
+		Collection: stream.Sentinels,
+	}
+}
+
+// slowly is a control plane that sends a list of five in half a minute, and then a bookmark each half minute.
+type slowly struct {
+	ctrlv1connect.UnimplementedClusterServiceHandler
+}
+
+func (slowly) WatchSentinels(
+	_ context.Context,
+	_ *connect.Request[ctrlv1.WatchSentinelsRequest],
+	out *connect.ServerStream[ctrlv1.SentinelState],
+) error {
+	var all []*ctrlv1.SentinelState
+	for version := uint64(1); version <= 5; version++ {
+		all = append(all, applied(version, "a"))
+		if err := out.Send(all[version-1]); err != nil {
+			return err
+		}
+		time.Sleep(6 * time.Second)
+	}
+	for _, m := range []*ctrlv1.SentinelState{synced(5, "", all...), bookmark("e", 5, 5), bookmark("e", 5, 5), bookmark("e", 5, 5)} {
+		if err := out.Send(m); err != nil {
+			return err
+		}
+		time.Sleep(30 * time.Second)
+	}
+	return nil
+}
+
+// TestAStreamThatIsSlowIsNotSilent, nor one without markers: each message has the whole time.
+func TestAStreamThatIsSlowIsNotSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := piped(t, slowly{})
+		began := time.Now()
+		all, err := frames(t, s, statesync.Cursor{})
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.Equal(t, 150*time.Second, time.Since(began))
+		require.Equal(t, "e", all[0].Epoch)
+		kind, _ := last(all)
+		require.Equal(t, statesync.FrameBookmark, kind)
+	})
+}
+
 // TestSilenceIsTheEndOfAStreamOnlyWithMarkers follows one stream with the default
 // limits, in virtual time. A stream that brings nothing at all ends in any case.
 func TestSilenceIsTheEndOfAStreamOnlyWithMarkers(t *testing.T) {
@@ -100,26 +166,10 @@ func TestSilenceIsTheEndOfAStreamOnlyWithMarkers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				wire := pipes{conns: make(chan net.Conn), done: ctx}
-				mux := http.NewServeMux()
-				mux.Handle(ctrlv1connect.NewClusterServiceHandler(c.server))
-				server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-				var serving sync.WaitGroup
-				serving.Go(func() { _ = server.Serve(wire) }) // ends with the listener
-				transport := &http.Transport{DialContext: wire.dial}
-				defer serving.Wait()
-				defer transport.CloseIdleConnections()
-				defer server.Close()
-				defer cancel()
-
-				s := &stream.Source{
-					Client:     ctrlv1connect.NewClusterServiceClient(&http.Client{Transport: transport}, "http://control.test"),
-					Collection: stream.Sentinels,
-				}
+				s := piped(t, c.server)
 				var ids []string
 				began := time.Now()
-				err := s.Watch(ctx, statesync.Watch{Scope: region, Collections: []string{"sentinels"}}, func(f statesync.Frame) error {
+				err := s.Watch(t.Context(), statesync.Watch{Scope: region, Collections: []string{"sentinels"}}, func(f statesync.Frame) error {
 					for _, i := range f.Items {
 						ids = append(ids, i.ID)
 					}

@@ -51,9 +51,9 @@ type Source struct {
 	mu   sync.Mutex // one stream at a time
 	held *contents
 	// marked is a server that has shown a marker, unmarked one that seems to have
-	// none, of which greatest was seen.
-	marked, unmarked, warned bool
-	greatest                 uint64
+	// none, of which greatest was seen since its last list began.
+	marked, unmarked bool
+	greatest         uint64
 	// refused is the cursor with a mark that the server would not resume. Zero once
 	// a list after it is complete.
 	refused statesync.Cursor
@@ -78,7 +78,7 @@ func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(stat
 			return err
 		}
 	case r.list:
-		r.contents = newContents()
+		r.contents, s.greatest = newContents(), 0
 	case s.held == nil || s.held.cursor != (statesync.Cursor{Epoch: from.Epoch, Version: from.Version}):
 		// Without the reader's contents no list can be proven.
 		return &statesync.ResyncError{Reason: statesync.OtherEpoch, Cursor: from}
@@ -90,12 +90,12 @@ func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(stat
 	}
 	r.last = from.Version
 	err := r.run(ctx, from)
-	if resync, ok := errors.AsType[*statesync.ResyncError](err); ok && !r.list && from.Mark != (statesync.Mark{}) {
+	if resync, ok := errors.AsType[*statesync.ResyncError](err); ok && from.Mark != (statesync.Mark{}) {
 		s.refused = resync.Cursor
 	}
 	if s.unmarked && errors.Is(err, statesync.ErrInvalid) {
 		// One with markers wants an epoch beside a version: list from it.
-		s.unmarked, s.greatest, s.marked = false, 0, true
+		s.unmarked, s.marked = false, true
 	}
 	return err
 }

@@ -30,6 +30,12 @@ func TestWhatWasSaidWronglyOfAServiceKeepsWhatItHas(t *testing.T) {
 	require.False(t, rejected.keeps(elsewhere))
 	require.False(t, rejected.keeps(labelled{project: hex32(project), environment: "staging"}))
 
+	var group absence
+	group.rejectGroup(&starbase.VarGroup{ProjectID: project, Environment: "production"})
+	require.True(t, group.keeps(shared), "the ConfigMap of the group")
+	require.False(t, group.keeps(whole))
+	require.False(t, group.keeps(own))
+
 	var project1 absence
 	project1.rejectProject(project)
 	for _, at := range []labelled{own, shared, whole, elsewhere} {

@@ -36,7 +36,7 @@ type converger struct {
 	unrecorded string                 // why it cannot be used; empty: it can
 	done       map[labelled]bool      // the deleted services that were seen to have no object left
 	slow       map[apply.ID]time.Time // since when an object must go and does not
-	began      time.Time              // of the first pass in which not everything could be seen, of those now
+	began      time.Time              // of the first pass in which not everything could be seen
 	seen       bool                   // everything could be seen once
 }
 
@@ -71,7 +71,7 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	}
 	gone := c.deletions(ctx, current)
 	c.tell(&gone)
-	c.awaits.Store(len(gone.left) > 0)
+	c.awaits.Store(len(gone.left)+len(gone.projects) > 0)
 	c.status.update(&outcome{current: current, results: resultsOf(report.Results), written: c.written(current), deletions: gone})
 	if err != nil {
 		c.metrics.reconcileError.Inc()
@@ -135,7 +135,7 @@ func held(err error) (limited []error, others error) {
 func (c *converger) tell(gone *deletions) {
 	var view, memory problem
 	if unseen := c.applier.Live.Unseen(); unseen == nil {
-		c.seen, c.began = true, time.Time{}
+		c.seen = true
 	} else {
 		if c.began.IsZero() {
 			c.began = time.Now()

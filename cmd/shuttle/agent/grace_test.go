@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"path/filepath"
@@ -78,9 +79,16 @@ func TestAGraceNeedsTwoAnswers(t *testing.T) {
 			p.pass()
 		}
 		require.Equal(t, 2, p.count("deployments"), "one answer is no proof that it lasts")
+		require.Equal(t, starbase.ClassDeletionHeld, p.of(1).ErrorClass)
+		require.Contains(t, p.of(1).Message, "absent from the desired state and not named as deleted")
+		require.NotZero(t, p.heldBy("grace"))
 		p.desired.confirm()
 		p.pass()
 		require.Equal(t, 1, p.count("deployments"))
+		p.desired.confirm()
+		p.pass()
+		require.Nil(t, p.of(1))
+		require.Zero(t, p.heldBy("grace"))
 	})
 }
 
@@ -154,13 +162,19 @@ func TestWhatIsRejectedKeepsWhatItHas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasses(t)
-		p.accept(p.state(1, "web", "api"))
+		p.accept(p.state(1, "web", "api", "old"))
 		p.pass()
 		s := p.state(2, "web", "api")
 		s.Services[1].Replicas = -1
 		p.accept(s)
+		p.pass()
+		require.Len(t, p.told().Services, 3)
+		require.Equal(t, starbase.PhaseRejected, p.of(1).Phase, "and nothing of it is left")
+		require.Equal(t, starbase.ClassDeletionHeld, p.of(2).ErrorClass)
 		p.passUntil(time.Now().Add(15 * time.Minute))
 		require.Equal(t, 2, p.count("deployments"))
+		require.Len(t, p.told().Services, 2)
+		require.Equal(t, starbase.PhaseRejected, p.of(1).Phase)
 		p.accept(p.state(3, "web"))
 		p.passUntil(time.Now().Add(2 * time.Minute))
 		require.Equal(t, 1, p.count("deployments"))
@@ -309,7 +323,7 @@ func (p *passes) state(generation int64, services ...string) *starbase.DesiredSt
 	}
 	for n, name := range services {
 		s.Services = append(s.Services, starbase.Service{
-			WorkspaceID: workspace, ProjectID: project, ServiceID: "00000000-0000-4000-8000-00000000001" + string(rune('0'+n)),
+			WorkspaceID: workspace, ProjectID: project, ServiceID: fmt.Sprintf("00000000-0000-4000-8000-%012d", 10+n),
 			Environment: "production", ServiceName: name, Tier: "nova", Image: "example.com/" + name + ":1", Replicas: 2,
 			Ports: []starbase.Port{{ContainerPort: 8080, Protocol: "TCP"}},
 		})

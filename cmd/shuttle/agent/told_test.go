@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -70,9 +71,10 @@ func (p *passes) fails() error {
 	return err
 }
 
-func (p *passes) needed() float64 {
+// heldBy is how many objects the metric says that this keeps.
+func (p *passes) heldBy(reason string) float64 {
 	var m dto.Metric
-	require.NoError(p.t, p.metrics.held.WithLabelValues("needed").Write(&m))
+	require.NoError(p.t, p.metrics.held.WithLabelValues(reason).Write(&m))
 	return m.GetGauge().GetValue()
 }
 
@@ -220,7 +222,8 @@ func TestANamespaceThatAPersonUsesIsReported(t *testing.T) {
 		require.Equal(t, starbase.ClassLeftover, p.told().ClusterErrorClass)
 		require.Contains(t, p.told().ClusterMessage, "Namespace/proj-shop: ")
 		require.Contains(t, p.told().ClusterMessage, "ConfigMap/proj-shop/kept")
-		require.EqualValues(t, 1, p.needed())
+		require.Equal(t, []string{gone.Projects[0].ProjectID}, p.told().LeftProjects)
+		require.EqualValues(t, 1, p.heldBy("needed"))
 		require.EqualValues(t, 1, p.generationApplied(), "a pass that failed is not applied")
 
 		require.NoError(t, p.server.Tracker().Delete(maps, "proj-shop", "kept"))
@@ -233,7 +236,7 @@ func TestANamespaceThatAPersonUsesIsReported(t *testing.T) {
 		require.Zero(t, p.count("namespaces"))
 		require.Empty(t, p.told().ClusterErrorClass)
 		require.EqualValues(t, 2, p.generationApplied())
-		require.Zero(t, p.needed())
+		require.Zero(t, p.heldBy("needed"))
 	})
 }
 
@@ -254,6 +257,13 @@ func TestAFinalizerIsNamed(t *testing.T) {
 		p.passUntil(time.Now().Add(slowDeletion + 4*time.Second))
 		require.Contains(t, p.of(1).Message, "1 object is not gone yet: Deployment.apps/proj-shop/")
 		require.Contains(t, p.of(1).Message, " (finalizers: example.com/hold)")
+		require.True(t, p.awaits.Load(), "its end wakes a pass")
+		p.release("api")
+		p.desired.confirm()
+		p.pass()
+		p.desired.confirm()
+		p.pass()
+		require.False(t, p.awaits.Load())
 	})
 }
 
@@ -285,27 +295,34 @@ func TestAFewAreAskedForTheirFinalizers(t *testing.T) {
 	})
 }
 
-// TestWhatNamesNoProjectIsNeverAllThatIsLeft of a service: no report can name it.
+// TestWhatNamesNoProjectIsNeverAllThatIsLeft of a service, nor what names no environment: no report can name it.
 func TestWhatNamesNoProjectIsNeverAllThatIsLeft(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPasses(t)
-		p.guard = newGuard(0, nil)
-		p.accept(p.state(1, "web"))
-		p.pass()
-		require.True(t, p.told().Complete)
-		lost := &metav1.PartialObjectMetadata{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: "proj-shop", Name: "lost", UID: "l", ResourceVersion: "1", Labels: Owner(passing).Labels},
-		}
-		lost.Labels[labelServiceID] = hex32(shop.ServiceID)
-		maps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-		require.NoError(t, p.server.Tracker().Create(maps, lost, "proj-shop"))
-		synctest.Wait()
-		p.desired.confirm()
-		p.pass()
-		require.False(t, p.told().Complete)
-	})
+	for _, more := range []map[string]string{{}, {labelProjectID: hex32(shop.ProjectID)}, {labelEnvironment: shop.Environment}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPasses(t)
+			p.guard = newGuard(0, nil)
+			p.accept(p.state(1, "web"))
+			p.pass()
+			require.True(t, p.told().Complete)
+			p.labelled(labelServiceID, hex32(shop.ServiceID), more)
+			p.desired.confirm()
+			p.pass()
+			require.False(t, p.told().Complete)
+		})
+	}
+}
+
+// labelled creates a ConfigMap with the labels of the agent and these, as a copy of one of its own has.
+func (p *passes) labelled(label, value string, more map[string]string) {
+	lost := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "proj-shop", Name: "lost", UID: "l", ResourceVersion: "1", Labels: Owner(passing).Labels},
+	}
+	lost.Labels[label] = value
+	maps.Copy(lost.Labels, more)
+	require.NoError(p.t, p.server.Tracker().Create(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, lost, "proj-shop"))
+	synctest.Wait()
 }
 
 // TestANamespaceThatDoesNotEndIsNamed gives it five minutes.
@@ -324,6 +341,7 @@ func TestANamespaceThatDoesNotEndIsNamed(t *testing.T) {
 		p.passUntil(time.Now().Add(time.Minute))
 		require.Equal(t, starbase.ClassLeftover, p.told().ClusterErrorClass)
 		require.Contains(t, p.told().ClusterMessage, "Namespace/proj-shop (finalizers: example.com/hold) is being deleted for long")
+		require.True(t, p.awaits.Load(), "its end wakes a pass")
 	})
 }
 
@@ -340,34 +358,79 @@ func (p *passes) finalize(resource string) {
 	})
 }
 
-// TestWhatIsBackIsNotHeldAnyMore reports it at once, also before another answer of Starbase allows deletions.
+// TestWhatIsBackIsNotHeldAnyMore reports it at once, also before another answer of Starbase allows deletions, and
+// also of services that come back wrong: they keep what they have.
 func TestWhatIsBackIsNotHeldAnyMore(t *testing.T) {
+	t.Parallel()
+	for _, replicas := range []int{2, -1} {
+		synctest.Test(t, func(t *testing.T) { isBack(t, replicas) })
+	}
+}
+
+func isBack(t *testing.T, replicas int) {
+	t.Helper()
+	p := newPasses(t)
+	p.guard = newGuard(0, nil)
+	all := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	p.accept(p.state(1, all...))
+	p.pass()
+	p.accept(p.state(2))
+	p.passUntil(time.Now().Add(70 * time.Second))
+	require.Equal(t, len(all), p.told().HeldDeletions.Count)
+	require.Equal(t, len(all), p.count("deployments"))
+	digest := p.told().HeldDeletions.Digest
+
+	p.away(true)
+	time.Sleep(time.Minute)
+	p.desired.confirm()
+	_ = p.fails()
+	require.Equal(t, digest, p.told().HeldDeletions.Digest, "while nothing is seen, it is held")
+	p.away(false)
+	time.Sleep(2 * time.Minute)
+
+	back := p.state(1, all...)
+	back.Epoch = "e2" // a backup is restored
+	for n := range back.Services {
+		back.Services[n].Replicas = replicas
+	}
+	p.accept(back)
+	p.pass()
+	require.Nil(t, p.told().HeldDeletions)
+}
+
+// TestWhatIsHeldGoesOnceItIsApproved by its own digest, and by no other.
+func TestWhatIsHeldGoesOnceItIsApproved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasses(t)
+		log := p.logs()
 		p.guard = newGuard(0, nil)
 		all := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 		p.accept(p.state(1, all...))
 		p.pass()
 		p.accept(p.state(2))
 		p.passUntil(time.Now().Add(70 * time.Second))
-		require.Equal(t, len(all), p.told().HeldDeletions.Count)
-		require.Equal(t, len(all), p.count("deployments"))
 		digest := p.told().HeldDeletions.Digest
+		require.NotZero(t, p.heldBy("limit"))
+		require.Equal(t, 1, strings.Count(log.String(), "deletions held"), "once, however often they are held")
+		require.Contains(t, p.of(0).Message, "more at once than the limit allows")
+		require.Empty(t, p.told().ClusterErrorClass, "it waits for an approval, and for nothing else")
 
-		p.away(true)
-		time.Sleep(time.Minute)
+		approved := p.state(3)
+		approved.ApprovedDeletions = strings.Repeat("0", len(digest))
+		p.accept(approved)
+		p.pass()
+		require.Equal(t, len(all), p.count("deployments"))
+
+		approved = p.state(4)
+		approved.ApprovedDeletions = digest
+		p.accept(approved)
+		p.pass()
+		require.Zero(t, p.count("deployments"))
 		p.desired.confirm()
-		_ = p.fails()
-		require.Equal(t, digest, p.told().HeldDeletions.Digest, "while nothing is seen, it is held")
-		p.away(false)
-		time.Sleep(2 * time.Minute)
-
-		back := p.state(1, all...)
-		back.Epoch = "e2" // a backup is restored
-		p.accept(back)
 		p.pass()
 		require.Nil(t, p.told().HeldDeletions)
+		require.Zero(t, p.heldBy("limit"))
 	})
 }
 

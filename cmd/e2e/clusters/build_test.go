@@ -127,7 +127,11 @@ func scaling(b *bench, _ database) {
 	require.EqualValues(t, 2, replicas())
 
 	b.put(spec{"replicas": 3, "image": "example.com/web:2", "autoscaling": spec{"min": 1, "max": 4, "cpu_percent": 80}}, "web")
-	await.Eventually(t, "it has an autoscaler", func() bool { return b.count("HorizontalPodAutoscaler") == 1 && b.image("web") == "example.com/web:2" })
+	await.Eventually(
+		t,
+		"it has an autoscaler",
+		func() bool { return b.count("HorizontalPodAutoscaler") == 1 && b.image("web") == "example.com/web:2" },
+	)
 	b.asWanted()
 	require.EqualValues(t, 2, replicas())
 	scale, err := b.kube.AppsV1().Deployments(b.namespace()).GetScale(t.Context(), b.deployment("web").Name, metav1.GetOptions{})

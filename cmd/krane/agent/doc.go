@@ -22,9 +22,11 @@
 //     epoch, the log went on since, and no other collection is empty that has objects
 //     in the cluster. It takes two lists as well. After a restart, after another
 //     epoch, and when two or more items vanish between two lists, an empty list
-//     deletes no object until an item is in it again; deletions_held counts them.
+//     deletes no workload until an item is in it again; deletions_held counts them.
 //   - What both lists lack is deleted only if the control plane, asked for it, knows no such
 //     resource or wants it gone: a row that it cannot send is in no list.
+//   - A workload is deleted in the foreground: it is there until its pods are gone, and so is its network
+//     policy, which goes after it. Until then no workload of the same name is made.
 //   - A namespace that we created is deleted after it has been empty for ten
 //     minutes.
 //

@@ -371,7 +371,7 @@ func TestAnItemThatCannotBeReadIsNotShown(t *testing.T) {
 		Value:   []byte(`{"image":"sesame","cpuMillicores":"sesame"}`),
 	}
 	err := stream.Decode(item, &ctrlv1.ApplyDeployment{})
-	require.EqualError(t, err, item.Key.String()+" at version 7 is not ApplyDeployment")
+	require.EqualError(t, err, item.String()+" at version 7 is not ApplyDeployment")
 	item.Value = []byte(`{"image":"web","later":1}`)
 	require.NoError(t, stream.Decode(item, &ctrlv1.ApplyDeployment{}))
 }

@@ -77,6 +77,37 @@ func stubborn(b *bench, _ database) {
 	finalizers("null")
 	b.running("3", "web")
 	require.Contains(t, b.policies(), "web-frontline-ingress")
+
+	pod = finalizers(`["example.com/stubborn"]`)
+	before, background := b.replicaSet("web").UID, metav1.DeletePropagationBackground
+	require.NoError(t, b.kube.AppsV1().ReplicaSets(b.name).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: &background}))
+	await.Eventually(t, "what a person has deleted is back", func() bool {
+		runs := false
+		for _, i := range b.stored("web").Instances {
+			runs = runs || i.Name != pod && i.Status == "running"
+		}
+		set := b.replicaSet("web")
+		return runs && set != nil && set.UID != before
+	})
+	b.archive("web")
+	await.Eventually(t, "it goes", func() bool { return b.replicaSet("web") == nil && len(b.stored("web").Instances) == 0 })
+	w.synced(3, func() {})
+	require.Contains(t, b.policies(), "web-frontline-ingress", "a pod of the ReplicaSet before runs")
+	require.Equal(t, pod, finalizers("null"))
+	await.Eventually(t, "its policy follows it", func() bool { return b.gone("web") })
+
+	b.want("4", "web")
+	b.running("4", "web")
+	w.stop()
+	orphan := metav1.DeletePropagationOrphan
+	require.NoError(t, b.kube.AppsV1().ReplicaSets(b.name).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: &orphan}))
+	b.archive("web")
+	await.Eventually(t, "its pods have no owner", func() bool { return b.replicaSet("web") == nil })
+	w.start()
+	w.synced(3, func() {})
+	require.Contains(t, b.policies(), "web-frontline-ingress", "a pod without a ReplicaSet runs")
+	require.NoError(t, pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	await.Eventually(t, "its policy follows it", func() bool { return b.gone("web") })
 }
 
 // judges checks what counts as a wrong deletion: api is wanted, web is not.

@@ -78,7 +78,10 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 		registry: registry, streams: streams, contact: contact, inventory: periods.Inventory,
 	}
 	reports.init()
-	reports.observer = newObserver(typed, cell.Region, m, a.Logger, reports.changed)
+	reports.observer = newObserver(typed, cell.Region, m, a.Logger, func(key statesync.Key) {
+		reports.changed(key)
+		repairs.left(key)
+	})
 	converge := &converger{
 		cell: cell, vault: cmp.Or(a.Vault, newVault(a.Config.Vault)), parts: parts, registry: registry,
 		namespaces: &namespaces{cell: cell, parts: parts}, reporter: reports, metrics: m, problems: problems, proven: streams.proven,

@@ -216,12 +216,12 @@ func (r *registry) id(key statesync.Key) string {
 	return r.ids[key]
 }
 
-// forget drops the entries of a collection that are not in its list and have no worker.
+// forget drops the entries of a collection that are not in its list, have no worker and are not ending.
 func (r *registry) forget(collection string, listed map[statesync.Key]statesync.Item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, e := range r.entries {
-		if _, ok := listed[key]; ok || key.Collection != collection || !e.tryLock() {
+		if _, ok := listed[key]; ok || key.Collection != collection || r.peek[key].ending || !e.tryLock() {
 			continue
 		}
 		delete(r.entries, key)

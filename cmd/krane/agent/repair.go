@@ -41,6 +41,13 @@ func (r *repairer) drifted(component render.Component, id apply.ID) {
 	}
 }
 
+// left wakes the worker of a deployment that has gone, when one of its pods is.
+func (r *repairer) left(key statesync.Key) {
+	if r.registry.desired(key).ending {
+		r.queue.Add(key)
+	}
+}
+
 // ended wakes the worker of a workload whose pods are gone: what isolated them may go, or the workload may come back.
 func (r *repairer) ended(component render.Component, id apply.ID) {
 	key, ok := r.registry.owner(component, id)

@@ -212,7 +212,9 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	if len(doubts) > 0 {
 		s.problems.set(doubtsOf(r.collection), fmt.Sprintf("%d objects are in no list and are not deleted: %s", len(doubts), doubt))
 	}
-	if len(ids) == 0 {
+	ids, isolating, unseen := s.reporter.observer.isolating(ctx, s.parts[r.component].live, ids)
+	held["grace"] += isolating
+	if doubt = errors.Join(doubt, unseen); len(ids) == 0 {
 		return doubt
 	}
 	return errors.Join(s.remove(ctx, r, ids, held), doubt)
@@ -266,9 +268,19 @@ func (s *sweeper) lasts(uid types.UID, snapshot statesync.Snapshot, isNew bool) 
 	return a.lists >= 2 && snapshot.Listed.Sub(a.first) >= s.grace
 }
 
-// remove deletes orphans, but for those that the guard holds.
+// remove deletes orphans, but for those that the guard holds. It holds no more than roots: what one has left runs nothing, and
+// its deletion was counted already.
 func (s *sweeper) remove(ctx context.Context, r resource, ids []apply.ID, held map[string]int) error {
-	report, err := s.parts[r.component].sweep(ctx, ids, s.guards[r.collection], s.approvals.approved(r.collection))
+	var left []apply.ID
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id apply.ID) bool {
+		if !r.isRoot(id) {
+			left = append(left, id)
+		}
+		return !r.isRoot(id)
+	})
+	p := s.parts[r.component]
+	rest, failed := p.remove(ctx, left)
+	report, err := p.sweep(ctx, ids, s.guards[r.collection], s.approvals.approved(r.collection))
 	held["limit"] = len(report.Held.IDs())
 	if s.approvals.hold(r.collection, report.Held) {
 		if digest := report.Held.Digest; digest != "" {
@@ -277,7 +289,7 @@ func (s *sweeper) remove(ctx context.Context, r resource, ids []apply.ID, held m
 		}
 		s.heldChanged()
 	}
-	for _, result := range report.Results {
+	for _, result := range append(rest.Results, report.Results...) {
 		if errors.Is(result.Err, apply.ErrNotOurs) {
 			held["unproven"]++
 		}
@@ -290,9 +302,9 @@ func (s *sweeper) remove(ctx context.Context, r resource, ids []apply.ID, held m
 		}
 	}
 	if _, held := errors.AsType[*apply.LimitError](err); held {
-		return nil
+		return failed
 	}
-	return err
+	return errors.Join(failed, err)
 }
 
 // orphans returns the objects of a resource that are not in the list. What belongs to a

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -192,18 +193,26 @@ func (s *soak) byHand() {
 func (s *soak) differences() (found []string) {
 	sets, err := s.kube.AppsV1().ReplicaSets(s.name).List(s.t.Context(), metav1.ListOptions{})
 	require.NoError(s.t, err)
-	there := map[string]string{}
+	there := map[string]*appsv1.ReplicaSet{}
 	for i := range sets.Items {
-		there[sets.Items[i].Name] = sets.Items[i].Spec.Template.Spec.Containers[0].Image
+		there[sets.Items[i].Name] = &sets.Items[i]
+	}
+	shown := func(set *appsv1.ReplicaSet) string {
+		if set == nil {
+			return "no ReplicaSet"
+		}
+		return fmt.Sprintf("image %q, labels %v, deleted %v, finalizers %v, status %+v",
+			set.Spec.Template.Spec.Containers[0].Image, set.Labels, set.DeletionTimestamp, set.Finalizers, set.Status)
 	}
 	for name, tag := range s.tags {
-		if there[name] != image(tag) || !s.runs(tag, name) {
-			found = append(found, fmt.Sprintf("%s: want %s, is %q", name, image(tag), there[name]))
+		set := there[name]
+		if set == nil || set.Spec.Template.Spec.Containers[0].Image != image(tag) || !s.runs(tag, name) {
+			found = append(found, fmt.Sprintf("%s: want %s, is %s, reported %+v", name, image(tag), shown(set), s.stored(name).Instances))
 		}
 		delete(there, name)
 	}
-	for name := range there {
-		found = append(found, name+" is left")
+	for name, set := range there {
+		found = append(found, name+" is left: "+shown(set))
 	}
 	return found
 }

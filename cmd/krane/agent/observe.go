@@ -88,7 +88,7 @@ func (o *observer) sentinel(key statesync.Key) *appsv1.Deployment {
 	return nil
 }
 
-// isolating takes out of ids the ingress policies whose pods exist, whoever owns or has left these, and returns how many
+// isolating takes out of ids the ingress policies whose pods exist, with an owner or without, and returns how many
 // there are. It asks the server: a pod that no watch has shown yet is isolated, too. With an error all policies count.
 func (o *observer) isolating(ctx context.Context, live *apply.Live, ids []apply.ID) (rest []apply.ID, kept int, err error) {
 	for _, id := range ids {

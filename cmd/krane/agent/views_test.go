@@ -5,19 +5,23 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	kubernetesfake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/specs"
@@ -34,6 +38,7 @@ type seen struct {
 	kind, namespace, name, id string
 	ends                      bool             // it is being deleted
 	of                        render.Component // empty: of a deployment
+	applied                   bool             // the agent has fields of it
 }
 
 func (s seen) at() apply.ID {
@@ -57,6 +62,12 @@ func seeing(t *testing.T, objects ...seen) parts {
 		o.Labels = render.Owner(cmp.Or(s.of, render.Deployment), "eu").Labels
 		if s.id != "" {
 			o.Labels[labelDeploymentID] = s.id
+		}
+		if s.applied {
+			o.ManagedFields = []metav1.ManagedFieldsEntry{{
+				Manager: "krane", Operation: metav1.ManagedFieldsOperationApply, APIVersion: o.APIVersion, FieldsType: "FieldsV1",
+				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)},
+			}}
 		}
 		if s.ends {
 			o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.com/theirs"}
@@ -131,6 +142,66 @@ func TestADeploymentIsRemovedWithWhatIsItsOwn(t *testing.T) {
 			require.Equal(t, want, c.belongings(c.registry.entry(keyOf("shop", "web"))), name)
 		})
 	}
+}
+
+// TestAnIngressPolicyIsKeptForPods of its deployment, with an owner or without, and while they cannot be seen. It keeps nothing else.
+func TestAnIngressPolicyIsKeptForPods(t *testing.T) {
+	t.Parallel()
+	secret := seen{kind: "Secret", namespace: "shop", name: "of-d", id: "d"}
+	policy := seen{kind: specs.PolicyKind, namespace: "shop", name: render.IngressPolicy("web"), id: "d"}
+	unnamed := seen{kind: specs.PolicyKind, namespace: "shop", name: "of-nothing"}
+	pod := func(namespace, id string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-1", Labels: map[string]string{labelDeploymentID: id}}}
+	}
+	for name, test := range map[string]struct {
+		pod     *corev1.Pod
+		refused error
+		kept    int
+	}{
+		"a pod":              {pod: pod("shop", "d"), kept: 1},
+		"of another":         {pod: pod("shop", "other")},
+		"in another place":   {pod: pod("bank", "d")},
+		"perhaps":            {pod: pod("bank", "d"), refused: errors.New("no"), kept: 1},
+		"not any more there": {pod: pod("shop", "")},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			typed := kubernetesfake.NewClientset(test.pod)
+			typed.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return test.refused != nil, nil, test.refused
+			})
+			o, live := &observer{client: typed}, seeing(t, secret, policy, unnamed)[render.Deployment].live
+			gone := apply.ID{Group: "cilium.io", Kind: specs.PolicyKind, Namespace: "shop", Name: "gone"}
+			want := []apply.ID{secret.at(), policy.at(), unnamed.at(), gone}
+			rest, kept, err := o.isolating(t.Context(), live, want)
+			require.ErrorIs(t, err, test.refused, name)
+			require.Equal(t, test.kept, kept, name)
+			if kept > 0 {
+				want = slices.Delete(want, 1, 2)
+			}
+			require.Equal(t, want, rest, name)
+		})
+	}
+}
+
+// TestWhatRootsHaveLeftCountsForNoLimit has the network policies of more deployments than may go within an hour.
+func TestWhatRootsHaveLeftCountsForNoLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var left []seen
+		var ids []apply.ID
+		for _, n := range []string{"1", "2", "3", "4", "5", "6", "7"} {
+			one := seen{kind: specs.PolicyKind, namespace: "shop", name: render.IngressPolicy("web-" + n), id: "d" + n, applied: true}
+			left, ids = append(left, one), append(ids, one.at())
+		}
+		s := &sweeper{parts: seeing(t, left...), logger: slog.New(slog.DiscardHandler), heldChanged: func() {}}
+		s.init(0, time.Hour, "")
+		held := map[string]int{}
+		require.NoError(t, s.remove(t.Context(), of(string(stream.Deployments)), ids, held))
+		require.Zero(t, held["limit"])
+		report, err := s.parts[render.Deployment].remove(t.Context(), ids)
+		require.NoError(t, err)
+		require.Empty(t, report.Results, "all are deleted")
+	})
 }
 
 // TestNamesBelongToTheFirstWhoseRootIsThere and free where nothing of that id runs.

@@ -26,8 +26,9 @@ import (
 // What isolates pods (a NetworkPolicy, its definition) goes after them. If it goes without its namespace,
 // the workloads beside it are deleted in the foreground, unless the options state a propagation: they exist
 // until their pods are gone, and a call after that deletes it. Otherwise the deletion of the namespace
-// has it, in which pods go first (Kubernetes 1.33). It stays while a kind that has pods cannot be seen. Pods
-// that an operator makes for a custom resource are not waited for.
+// has it, in which pods go first (Kubernetes 1.33). It stays while a kind that has pods cannot be seen. What
+// is waited for are the workloads: pods that a workload no longer owns (after a rollout whose history is full, or a
+// deletion by a person in the background) and pods that an operator makes for a custom resource are not.
 //
 // Prune looks at all watched kinds ([Live.Kinds]). Its cost depends on the part only.
 //
@@ -132,7 +133,7 @@ func (a *Applier) retire(plan *prunePlan, discard func(*Observed) Result) (resul
 // that a complete view does not show needs no request. An object whose kind cannot be
 // seen is a result with [ErrNotSynced], one that carries our labels without our fields
 // a result with [ErrNotOurs]. What isolates pods also waits for workloads beside it that are not among
-// the IDs and whose deletion has not ended.
+// the IDs and whose deletion has not ended: name both in one call, or delete the workload in the foreground.
 //
 // The report is valid with an error, which joins the errors of the results.
 func (a *Applier) Delete(ctx context.Context, ids []ID, options DeleteOptions) (PruneReport, error) {

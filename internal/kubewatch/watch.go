@@ -16,6 +16,7 @@ package kubewatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -182,8 +183,8 @@ func (w *Watch) endAttempt(ctx context.Context) {
 
 func (w *Watch) silence() time.Duration { return cmp.Or(w.Silence, 3*time.Minute) }
 
-// minListTimeout is how long a list may take at least.
-const minListTimeout = time.Minute
+// patience is how long the answer to a list or watch may take.
+func (w *Watch) patience() time.Duration { return max(time.Minute, w.silence()) }
 
 func (w *Watch) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if !w.calls.enter(ctx) {
@@ -196,7 +197,7 @@ func (w *Watch) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 		options.ResourceVersion = ""
 	}
 	options.LabelSelector, options.FieldSelector = w.LabelSelector, w.FieldSelector
-	timed, cancel := context.WithTimeout(ctx, max(minListTimeout, w.silence()))
+	timed, cancel := context.WithTimeout(ctx, w.patience())
 	defer cancel()
 	list, err := w.Resource.list(timed, options)
 	w.report(ctx, err)
@@ -205,7 +206,18 @@ func (w *Watch) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 
 func (w *Watch) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.LabelSelector, options.FieldSelector = w.LabelSelector, w.FieldSelector
-	open, err := w.Resource.watch(ctx, options)
+	timed, end := context.WithCancel(ctx)
+	late := time.AfterFunc(w.patience(), end)
+	open, err := w.Resource.watch(timed, options)
+	if !late.Stop() && ctx.Err() == nil {
+		if err == nil {
+			open.Stop()
+		}
+		err = errUnanswered
+	}
+	if err != nil {
+		end()
+	}
 	if options.SendInitialEvents != nil && apierrors.IsInvalid(err) {
 		return nil, err // the server streams no lists: the reflector lists next, and that is reported
 	}
@@ -213,8 +225,11 @@ func (w *Watch) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	if err != nil {
 		return nil, refusal(err, options)
 	}
-	return newWatchdog(open, w.silence(), func() { w.fellSilent(ctx) }, &w.dogs), nil
+	return newWatchdog(open, w.silence(), func() { w.fellSilent(ctx) }, end, &w.dogs), nil
 }
+
+// errUnanswered is reported when a watch is not answered, as behind a proxy whose server hangs.
+var errUnanswered = errors.New("the watch is not answered")
 
 func (w *Watch) fellSilent(ctx context.Context) {
 	w.report(ctx, ErrSilent)

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +27,7 @@ import (
 type server struct {
 	list  func(ctx context.Context) (*metav1.PartialObjectMetadataList, error)
 	watch func() error
+	hangs atomic.Bool // a watch is not answered
 
 	mu      sync.Mutex
 	lists   []metav1.ListOptions
@@ -51,7 +54,11 @@ func (s *server) List(ctx context.Context, options metav1.ListOptions) (*metav1.
 	}, nil
 }
 
-func (s *server) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+func (s *server) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	if s.hangs.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watches = append(s.watches, options)
@@ -220,6 +227,31 @@ func TestAListThatHangsIsGivenUp(t *testing.T) {
 		lists, _ := s.asked()
 		require.Len(t, lists, 2)
 	})
+}
+
+// TestAWatchThatIsNotAnsweredIsGivenUp has a proxy in between whose server hangs, and answers later requests.
+func TestAWatchThatIsNotAnsweredIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for _, relist := range []bool{false, true} {
+		s, store := &server{}, names()
+		var failed failures
+		w := &kubewatch.Watch{
+			Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: store, Silence: 9 * time.Second, Relist: relist, Failed: failed.add,
+		}
+		run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
+			s.hangs.Store(true)
+			time.Sleep(30 * time.Second) // the watch falls silent, and the next one hangs
+			s.hangs.Store(false)
+			time.Sleep(38 * time.Second)
+			synctest.Wait()
+			require.NotContains(t, fmt.Sprint(failed.list()), "not answered", "it has a minute")
+			time.Sleep(5 * time.Second)
+			require.Contains(t, fmt.Sprint(failed.list()), "the watch is not answered")
+			s.last().Modify(object("a", "21"))
+			synctest.Wait()
+			require.Equal(t, []string{"a21"}, store.All())
+		})
+	}
 }
 
 func TestAnExpiredVersionIsNoFailure(t *testing.T) {

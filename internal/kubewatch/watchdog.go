@@ -22,9 +22,13 @@ type watchdog struct {
 	stop   sync.Once
 }
 
-func newWatchdog(w watch.Interface, silence time.Duration, silent func(), running *sync.WaitGroup) *watchdog {
+// newWatchdog watches over w. It calls silent when it ends the watch, and end when that has ended.
+func newWatchdog(w watch.Interface, silence time.Duration, silent, end func(), running *sync.WaitGroup) *watchdog {
 	v := &watchdog{watch: w, silent: silent, events: make(chan watch.Event), done: make(chan struct{})}
-	running.Go(func() { v.pass(silence) })
+	running.Go(func() {
+		defer end()
+		v.pass(silence)
+	})
 	return v
 }
 

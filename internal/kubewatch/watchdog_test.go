@@ -2,6 +2,7 @@ package kubewatch //nolint:testpackage // the watchdog is not to be seen from ou
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +17,9 @@ func TestASilentWatchIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := watch.NewFake()
 		silent := 0
+		var ended atomic.Int32
 		var running sync.WaitGroup
-		w := newWatchdog(source, time.Minute, func() { silent++ }, &running)
+		w := newWatchdog(source, time.Minute, func() { silent++ }, func() { ended.Add(1) }, &running)
 		for range 5 { // bookmarks keep it alive
 			time.Sleep(50 * time.Second)
 			go source.Action(watch.Bookmark, &unstructured.Unstructured{})
@@ -34,12 +36,13 @@ func TestASilentWatchIsEnded(t *testing.T) {
 
 		// Stopped while an event waits for its reader, it leaves no goroutine.
 		source = watch.NewFake()
-		w = newWatchdog(source, time.Minute, func() { silent++ }, &running)
+		w = newWatchdog(source, time.Minute, func() { silent++ }, func() { ended.Add(1) }, &running)
 		source.Action(watch.Bookmark, &unstructured.Unstructured{})
 		w.Stop()
 		synctest.Wait()
 		require.True(t, source.IsStopped())
 		require.Equal(t, 1, silent, "stopped is not silent")
 		running.Wait()
+		require.EqualValues(t, 2, ended.Load())
 	})
 }

@@ -150,14 +150,14 @@ func (a *Applier) planDelete(ids []ID, views []*view.Kind) prunePlan {
 			plan.due = append(plan.due, observe(id.GroupKind(), n, r, a.Live.identity))
 		}
 	}
-	plan.see(seen, views, a.Live.identity)
+	plan.noteWorkloads(seen, views, a.Live.identity)
 	a.finish(&plan, nil, views)
 	return plan
 }
 
-// see looks for the pods that are isolated by an object of a deletion by name, in workloads that it does not name: those whose
-// deletion has not ended, and kinds that cannot be seen.
-func (d *prunePlan) see(named map[ID]bool, views []*view.Kind, owner *identity.Identity) {
+// noteWorkloads adds the workloads whose deletion has not ended and that a network policy of the plan may isolate. It sets
+// blind if a kind of workload cannot be seen.
+func (d *prunePlan) noteWorkloads(named map[ID]bool, views []*view.Kind, owner *identity.Identity) {
 	isolated := map[string]bool{}
 	for i := range d.due {
 		if id := d.due[i].ID; isolates(id.GroupKind()) {

@@ -57,14 +57,20 @@ func TestAFieldIsLeftToAControllerThatTheSetConfigures(t *testing.T) {
 	require.EqualError(t, err, "apply: SetOptions.Handover[0].By: is required")
 }
 
-// TestAFieldComesBackWhenItsControllerIsProvenToBeGone has a server that takes each write.
-func TestAFieldComesBackWhenItsControllerIsProvenToBeGone(t *testing.T) {
-	t.Parallel()
+// handing returns a stage whose server takes each write, and a set that hands a field of its ConfigMap to a Secret.
+func handing(t *testing.T) (*stage, *Set) {
+	t.Helper()
 	s := newStage(t, program, configMapKind, secretKind)
 	s.patches = func(string, string) error { return nil }
+	return s, stating(t, toSecret(t), "ConfigMap")
+}
+
+// TestAFieldComesBackWhenItsControllerIsProvenToBeGone and not before.
+func TestAFieldComesBackWhenItsControllerIsProvenToBeGone(t *testing.T) {
+	t.Parallel()
+	s, set := handing(t)
 	var woken []ID
 	s.Live.OnDrift = func(o Observed) { woken = append(woken, o.ID) }
-	set := stating(t, toSecret(t), "ConfigMap")
 	id := ID{Kind: "Secret", Namespace: "shop", Name: "a"}
 	form := func() string {
 		t.Helper()
@@ -108,11 +114,9 @@ func TestAFieldComesBackWhenItsControllerIsProvenToBeGone(t *testing.T) {
 // that would have stated its field again.
 func TestAFieldComesBackWhenADoubtEnds(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, program, configMapKind, secretKind)
-	s.patches = func(string, string) error { return nil }
+	s, set := handing(t)
 	var woken []ID
 	s.Live.OnDrift = func(o Observed) { woken = append(woken, o.ID) }
-	set := stating(t, toSecret(t), "ConfigMap")
 	it := set.item(mapID("a"))
 	hash := func() diff.Sum {
 		look := s.Live.registry.view(configMapKind).Look(it.at)

@@ -78,7 +78,7 @@ func hasPods(kind schema.GroupKind) bool {
 	return kind.Group == "apps" || kind.Group == "batch" || kind == schema.GroupKind{Kind: "ReplicationController"}
 }
 
-// podsIn reports whether pods run that cannot be seen if a kind cannot be seen.
+// podsIn reports whether a kind that cannot be seen may have running pods.
 func podsIn(kind schema.GroupKind) bool { return hasPods(kind) || isPod(kind) }
 
 func isPod(kind schema.GroupKind) bool { return kind == schema.GroupKind{Kind: "Pod"} }

@@ -298,11 +298,9 @@ func (k *Kind) fail(source string, err error) {
 	k.mu.Lock()
 	if err == nil {
 		var wakes []func()
-		if doubted := len(k.errs) > 0; doubted {
-			delete(k.errs, source)
-			if len(k.errs) == 0 {
-				wakes = k.allAwaited()
-			}
+		doubted := len(k.errs) > 0
+		if delete(k.errs, source); doubted && len(k.errs) == 0 {
+			wakes = k.allAwaited()
 		}
 		k.mu.Unlock()
 		for _, wake := range wakes {

@@ -185,8 +185,8 @@ func (s *soak) run(seed uint64) {
 	require.NoError(t, s.agent.Stop(20*time.Second))
 }
 
-// explain returns what the services are reported as, who has the replicas of each Deployment, the autoscalers, and of what
-// the agent has warned.
+// explain returns the services that are not healthy, the field managers of each Deployment and autoscaler, and the
+// warnings of the agent.
 func (s *soak) explain() (lines []string) {
 	for id, state := range s.services() {
 		if state.Phase != starbase.PhaseHealthy {

@@ -33,7 +33,7 @@ func lifecycle(b *bench, _ database) {
 	b.judges()
 }
 
-// stubborn is a deployment whose pod does not end when it is told to: until it is gone, only the frontline reaches it.
+// stubborn has a deployment whose pod ignores its deletion. The ingress policy stays until the pod is gone.
 func stubborn(b *bench, _ database) {
 	t := b.t
 	w := b.worker()

@@ -41,14 +41,14 @@ func (r *repairer) drifted(component render.Component, id apply.ID) {
 	}
 }
 
-// left wakes the worker of a deployment that has gone, when one of its pods is.
+// left queues a deployment that was deleted, when one of its pods has changed.
 func (r *repairer) left(key statesync.Key) {
 	if r.registry.desired(key).ending {
 		r.queue.Add(key)
 	}
 }
 
-// ended wakes the worker of a workload whose pods are gone: what isolated them may go, or the workload may come back.
+// ended queues the workload of an object that is gone: its network policy can be deleted now, or the workload created again.
 func (r *repairer) ended(component render.Component, id apply.ID) {
 	key, ok := r.registry.owner(component, id)
 	for _, res := range resources() {

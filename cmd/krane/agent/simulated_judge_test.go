@@ -140,7 +140,7 @@ func (p *simulatedRegion) check() func(*simtest.World, simtest.Change) error {
 	return simtest.Checks(checks...)
 }
 
-// isolated reports whether a pod is one that a network policy of the agent selects. A policy that a user states may go before.
+// isolated reports whether a network policy of the agent selects a pod. A user may delete a stated policy at any time.
 func isolated(pod, policy simtest.Object) bool {
 	selected, _ := policy.Field("spec", "endpointSelector", "matchLabels").(map[string]any)
 	for name, value := range selected {

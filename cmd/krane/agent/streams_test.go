@@ -62,7 +62,11 @@ func TestAnEndOfAStreamIsSaidForWhatItIs(t *testing.T) {
 	unmarked := func(open time.Duration) timedSource {
 		return timedSource{message: true, unmarked: true, opened: time.Now().Add(-open)}
 	}
-	const later = time.Second
+	const (
+		later     = time.Second
+		noContact = "no contact with the control plane"
+		refuses   = "the control plane refuses the region"
+	)
 	claimed := fmt.Errorf("%w: no", stream.ErrClaimed)
 	synctest.Test(t, func(t *testing.T) {
 		for name, test := range map[string]struct {
@@ -73,18 +77,18 @@ func TestAnEndOfAStreamIsSaidForWhatItIs(t *testing.T) {
 			said   string // in the log; empty for nothing
 		}{
 			"one that worked":                     {live, io.ErrUnexpectedEOF, later, "ended", ""},
-			"one that never began":                {timedSource{}, io.ErrUnexpectedEOF, later, "failed", "no contact with the control plane"},
-			"one that was cut within its list":    {timedSource{message: true}, io.ErrUnexpectedEOF, later, "ended", "no contact with the control plane"},
+			"one that never began":                {timedSource{}, io.ErrUnexpectedEOF, later, "failed", noContact},
+			"one that was cut within its list":    {timedSource{message: true}, io.ErrUnexpectedEOF, later, "ended", noContact},
 			"one that breaks the contract":        {live, fmt.Errorf("%w: x", stream.ErrBroken), later, "ended", "level=WARN msg=\"stream ended\""},
 			"another history":                     {live, &statesync.ResyncError{}, later, "resync", "everything is listed again"},
-			"a token that is refused":             {live, statesync.ErrUnauthenticated, later, "unauthenticated", "no contact with the control plane"},
-			"a region that another cell claims":   {live, claimed, later, regionClaimed, "the control plane refuses the region"},
-			"one that is claimed at once":         {live, claimed, 0, regionClaimed, "the control plane refuses the region"},
-			"a region that is not known":          {live, statesync.ErrUnknownScope, later, unknownRegion, "the control plane refuses the region"},
+			"a token that is refused":             {live, statesync.ErrUnauthenticated, later, "unauthenticated", noContact},
+			"a region that another cell claims":   {live, claimed, later, regionClaimed, refuses},
+			"one that is claimed at once":         {live, claimed, 0, regionClaimed, refuses},
+			"a region that is not known":          {live, statesync.ErrUnknownScope, later, unknownRegion, refuses},
 			"its own end, in order to list":       {timedSource{}, errors.New("lists again"), 0, "failed", ""},
 			"one without markers that was quiet":  {unmarked(time.Minute + 1), io.ErrUnexpectedEOF, later, "ended", ""},
-			"one without markers that was short":  {unmarked(time.Minute), io.ErrUnexpectedEOF, later, "ended", "no contact with the control plane"},
-			"one with markers that was only slow": {timedSource{opened: time.Now().Add(-time.Hour)}, io.EOF, later, "failed", "no contact with the control plane"},
+			"one without markers that was short":  {unmarked(time.Minute), io.ErrUnexpectedEOF, later, "ended", noContact},
+			"one with markers that was only slow": {timedSource{opened: time.Now().Add(-time.Hour)}, io.EOF, later, "failed", noContact},
 		} {
 			f := newFollowing()
 			f.ended("deployments", statesync.Stream{Err: test.err, Retry: test.retry}, &test.source)

@@ -153,7 +153,7 @@ func (s *sweeper) emptied(snapshots map[stream.Collection]statesync.Snapshot) (n
 
 // keep removes from orphans all objects that an empty list lacks, except the one that may
 // be deleted: the last of its collection, which the log has withdrawn. A list that is empty
-// for another reason is more often a mistake than an order. What a root has left runs nothing, and may go.
+// for another reason is more often a mistake than an order. Objects without a root run nothing and are not kept.
 func (s *sweeper) keep(r resource, snapshot statesync.Snapshot, orphans map[types.UID]apply.ID, lost int) (held int) {
 	last, ok := s.last[r.collection]
 	ok = ok && lost == 1 && last.at.Epoch == snapshot.Cursor.Epoch && last.at.Version < snapshot.Cursor.Version
@@ -268,8 +268,8 @@ func (s *sweeper) lasts(uid types.UID, snapshot statesync.Snapshot, isNew bool) 
 	return a.lists >= 2 && snapshot.Listed.Sub(a.first) >= s.grace
 }
 
-// remove deletes orphans, but for those that the guard holds. It holds no more than roots: what one has left runs nothing, and
-// its deletion was counted already.
+// remove deletes orphans, except roots that the guard holds. Objects without a root run nothing, and the deletion of their
+// root was counted.
 func (s *sweeper) remove(ctx context.Context, r resource, ids []apply.ID, held map[string]int) error {
 	var left []apply.ID
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id apply.ID) bool {

@@ -183,7 +183,7 @@ func TestAnIngressPolicyIsKeptForPods(t *testing.T) {
 	}
 }
 
-// TestWhatRootsHaveLeftCountsForNoLimit has the network policies of more deployments than may go within an hour.
+// TestWhatRootsHaveLeftCountsForNoLimit deletes more network policies without a root than the limit allows for roots.
 func TestWhatRootsHaveLeftCountsForNoLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

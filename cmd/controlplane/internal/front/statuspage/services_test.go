@@ -187,7 +187,7 @@ func TestAPersonFindsTheOneOfTenThousandThatMakesNoProgress(t *testing.T) {
 
 		shown := w.get("/status", "Authorization", "Bearer "+adminToken).body
 		first := regexp.MustCompile(`href="(/status/services\?q=[^"]*)"><b>1</b> no progress<`).FindStringSubmatch(shown)
-		require.Len(t, first, 2, "the first click")
+		require.Len(t, first, 2, "the first click: %s", plain(shown))
 		require.Contains(t, plain(shown), "9,997 healthy")
 		require.Contains(t, plain(shown), "2 progressing")
 		rows, links, _ := w.serviceRows(strings.TrimPrefix(html.UnescapeString(first[1]), "/status/services"))

@@ -86,10 +86,11 @@ func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 		return
 	}
 	a.spare(ctx, &f.prune, options)
+	_, over := a.restrain(ctx, &f.prune, f.pass.set, options, views, false)
+	a.waitForPods(ctx, &f.prune, options)
 	for _, r := range f.prune.refused {
 		f.pass.add(r)
 	}
-	_, over := a.restrain(ctx, &f.prune, f.pass.set, options, views, false)
 	f.withheld = errors.Join(untraced, over, f.prune.unseenError())
 	for o := range f.prune.all() {
 		action := diff.Delete

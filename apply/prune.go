@@ -27,8 +27,10 @@ import (
 // the workloads beside it are deleted in the foreground, unless the options state a propagation: they exist
 // until their pods are gone, and a call after that deletes it. Otherwise the deletion of the namespace
 // has it, in which pods go first (Kubernetes 1.33). It stays while a kind that has pods cannot be seen. What
-// is waited for are the workloads: pods that a workload no longer owns (after a rollout whose history is full, or a
-// deletion by a person in the background) and pods that an operator makes for a custom resource are not.
+// isolates pods of one namespace is also kept while the server shows a pod that it selects and that ends: the pod is being
+// deleted, or its workload is being deleted or gone (a deletion by a person, a rollout whose history is full). That needs the
+// right to list pods, and the workloads that own them; without it, it stays with [ErrNotSynced]. Pods that an operator makes
+// for a custom resource count once they are being deleted.
 //
 // Prune looks at all watched kinds ([Live.Kinds]). Its cost depends on the part only.
 //
@@ -53,6 +55,7 @@ func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (Pr
 	a.Live.absences.set(set.Part(), absences)
 	a.spare(ctx, &plan, options)
 	held, over := a.restrain(ctx, &plan, set, options, views, true)
+	a.waitForPods(ctx, &plan, options)
 	report, err := a.carryOut(ctx, &plan, options)
 	report.Held, err = held, errors.Join(untraced, over, err)
 	if set.empty && err == nil {
@@ -133,7 +136,7 @@ func (a *Applier) retire(plan *prunePlan, discard func(*Observed) Result) (resul
 // that a complete view does not show needs no request. An object whose kind cannot be
 // seen is a result with [ErrNotSynced], one that carries our labels without our fields
 // a result with [ErrNotOurs]. What isolates pods also waits for workloads beside it that are not among
-// the IDs and whose deletion has not ended: name both in one call, or delete the workload in the foreground.
+// the IDs and whose deletion has not ended.
 //
 // The report is valid with an error, which joins the errors of the results.
 func (a *Applier) Delete(ctx context.Context, ids []ID, options DeleteOptions) (PruneReport, error) {
@@ -150,6 +153,7 @@ func (a *Applier) Delete(ctx context.Context, ids []ID, options DeleteOptions) (
 	plan := a.planDelete(ids, views)
 	a.spare(ctx, &plan, prune)
 	held, over := a.restrain(ctx, &plan, nil, prune, views, true)
+	a.waitForPods(ctx, &plan, prune)
 	report, err := a.carryOut(ctx, &plan, prune)
 	report.Held = held
 	return report, errors.Join(over, err)

@@ -48,7 +48,8 @@ type PruneOptions struct {
 	// workloads whose isolation goes by itself ([Applier.Prune]).
 	Propagation metav1.DeletionPropagation
 
-	meant bool // a part or its parent is deleted: no guard
+	meant  bool                  // a part or its parent is deleted: no guard
+	podsOf func(Observed) string // DeleteOptions.PodsOf
 }
 
 // Grace is how long an object must be absent: in at least Passes consecutive calls of
@@ -98,6 +99,9 @@ type DeleteOptions struct {
 	Orphan        func(Observed) bool
 	DeleteForeign bool
 	Propagation   metav1.DeletionPropagation
+	// PodsOf, if set, returns a label selector for the pods that an object isolates in its namespace. It goes after all
+	// of them, with an owner or without, not only after those that end. Empty: as if not set.
+	PodsOf func(Observed) string
 }
 
 // permit returns an error if nothing may be deleted at all.
@@ -115,6 +119,6 @@ func (o PruneOptions) permit(set *Set) error {
 func (o DeleteOptions) prune() PruneOptions {
 	return PruneOptions{
 		Complete: true, AllowEmpty: true, meant: true, Guard: o.Guard, Approved: o.Approved,
-		Orphan: o.Orphan, DeleteForeign: o.DeleteForeign, Propagation: o.Propagation,
+		Orphan: o.Orphan, DeleteForeign: o.DeleteForeign, Propagation: o.Propagation, podsOf: o.PodsOf,
 	}
 }

@@ -309,6 +309,7 @@ func TestIsolationStaysWhilePodsCannotBeSeen(t *testing.T) {
 		s.Live.Mapper.(*meta.DefaultRESTMapper).Add(kind.WithVersion("v1"), meta.RESTScopeNamespace)
 		s.Live.registry.add(kind, "")
 		t.Cleanup(s.fails(kind))
+		s.serve(nil, nil) // no pod that nothing watches
 		s.show(ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "isolation"}, nil)
 		report, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
 		require.ErrorIs(t, err, ErrNotSynced)

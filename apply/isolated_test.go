@@ -1,0 +1,215 @@
+package apply //nolint:testpackage // views show what a test gives them
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+)
+
+// isolationID is the policy of these tests.
+var isolationID = ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: "isolation"}
+
+// ofServer is the metadata of an object of the server: its name, and if it has one its controller, "apps/v1 ReplicaSet web".
+func ofServer(name, controller string, ends bool) metav1.PartialObjectMetadata {
+	o := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", UID: types.UID(name)}}
+	if of := strings.Fields(controller); len(of) > 0 {
+		yes := true
+		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: of[0], Kind: of[1], Name: of[2], UID: types.UID(of[2]), Controller: &yes}}
+	}
+	if ends {
+		o.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	}
+	return o
+}
+
+// serve answers lists of a resource with its objects, and with the error if it is there.
+func (s *stage) serve(objects map[string][]metav1.PartialObjectMetadata, errs map[string]error) (asked *[]string) {
+	asked = new([]string)
+	s.lists = func(resource string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		*asked = append(*asked, strings.TrimSpace(resource+" "+options.LabelSelector))
+		return &metav1.PartialObjectMetadataList{Items: objects[resource]}, errs[resource]
+	}
+	return asked
+}
+
+// What isolates pods goes when no pod ends, whatever the workloads are.
+func TestWhatIsolatesPodsStaysWhileOneEnds(t *testing.T) {
+	t.Parallel()
+	type objects = map[string][]metav1.PartialObjectMetadata
+	one := func(name, controller string, ends bool) []metav1.PartialObjectMetadata {
+		return []metav1.PartialObjectMetadata{ofServer(name, controller, ends)}
+	}
+	const ofSet, ofDeployment = "apps/v1 ReplicaSet web-1", "apps/v1 Deployment web"
+	for name, test := range map[string]struct {
+		there objects
+		stays bool
+	}{
+		"no pod":                  {objects{}, false},
+		"a pod that nothing owns": {objects{"pods": one("web", "", false)}, false},
+		"one that is deleted":     {objects{"pods": one("web", "", true)}, true},
+		"the second of two":       {objects{"pods": append(one("a", "", false), ofServer("b", "", true))}, true},
+		"the first of two":        {objects{"pods": append(one("a", "", true), ofServer("b", "", false))}, true},
+		"whose set is gone":       {objects{"pods": one("web", ofSet, false)}, true},
+		"whose set is deleted":    {objects{"pods": one("web", ofSet, false), "replicasets": one("web-1", "", true)}, true},
+		"whose set nothing owns":  {objects{"pods": one("web", ofSet, false), "replicasets": one("web-1", "", false)}, false},
+		"whose set was made again": {objects{
+			"pods": one("web", ofSet, false), "replicasets": {{ObjectMeta: metav1.ObjectMeta{Name: "web-1", UID: "new"}}},
+		}, true},
+		"whose deployment is gone": {objects{"pods": one("web", ofSet, false), "replicasets": one("web-1", ofDeployment, false)}, true},
+		"whose deployment is there": {objects{
+			"pods": one("web", ofSet, false), "replicasets": one("web-1", ofDeployment, false), "deployments": one("web", "", false),
+		}, false},
+		"whose deployment is deleted": {objects{
+			"pods": one("web", ofSet, false), "replicasets": one("web-1", ofDeployment, false), "deployments": one("web", "", true),
+		}, true},
+		"of a Job that is gone":               {objects{"pods": one("web", "batch/v1 Job web", false)}, true},
+		"of an old controller that is gone":   {objects{"pods": one("web", "v1 ReplicationController web", false)}, true},
+		"of a kind that is not of Kubernetes": {objects{"pods": one("web", "argoproj.io/v1 Rollout web", false)}, false},
+		"of such a kind, and it is deleted":   {objects{"pods": one("web", "argoproj.io/v1 Rollout web", true)}, true},
+		"whose set is of another kind": {objects{
+			"pods": one("web", ofSet, false), "replicasets": one("web-1", "argoproj.io/v1 Rollout web", false),
+		}, false},
+	} {
+		for call, do := range map[string]func(*stage) (PruneReport, error){
+			"Prune":  func(s *stage) (PruneReport, error) { return s.Prune(t.Context(), s.set(SetOptions{}), whole) },
+			"Delete": func(s *stage) (PruneReport, error) { return s.Delete(t.Context(), []ID{isolationID}, DeleteOptions{}) },
+		} {
+			s := newStage(t, program, policyKind)
+			s.show(isolationID, nil)
+			s.serve(test.there, nil)
+			report, err := do(s)
+			require.NoError(t, err, name)
+			require.Equal(t, test.stays, len(s.deleted) == 0, "%s, %s", name, call)
+			require.Equal(t, test.stays, report.Pending == 1, "%s, %s", name, call)
+		}
+	}
+}
+
+// Pods that cannot be seen may be there. The error says what is not seen, and nothing else waits.
+func TestWhatIsolatesPodsStaysWhileTheServerShowsNone(t *testing.T) {
+	t.Parallel()
+	forbidden := func(resource string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no right"))
+	}
+	ofSet := map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", "apps/v1 ReplicaSet web-1", false)}}
+	for resource, message := range map[string]string{
+		"pods":        "pods is forbidden: no right",
+		"replicasets": "ReplicaSet.apps: replicasets is forbidden: no right",
+	} {
+		message = "NetworkPolicy.networking.k8s.io/shop/isolation: the live state is not known: the pods that it isolates: " + message
+		s := newStage(t, program, policyKind, configMapKind)
+		s.show(isolationID, nil)
+		s.show(mapID("a"), nil)
+		s.serve(ofSet, map[string]error{resource: forbidden(resource)})
+		report, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
+		require.ErrorIs(t, err, ErrNotSynced)
+		require.ErrorContains(t, err, message)
+		require.Equal(t, []string{"configmaps a"}, s.deleted)
+		require.Zero(t, report.Pending, "an error tells of it")
+
+		plan, err := s.Plan(t.Context(), s.set(SetOptions{}), whole)
+		require.ErrorContains(t, err, message)
+		require.Empty(t, plan.Changes)
+	}
+}
+
+// A definition goes after what it defines, and that after pods.
+func TestTheDefinitionOfWhatIsolatesStaysToo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, ciliumKind, crdKind)
+	s.show(ID{Group: ciliumKind.Group, Kind: ciliumKind.Kind, Namespace: "shop", Name: "isolation"}, nil)
+	s.show(ID{Group: crdKind.Group, Kind: crdKind.Kind, Name: "ciliumnetworkpolicies.cilium.io"}, nil)
+	s.serve(map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", "", true)}}, nil)
+	report, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
+	require.NoError(t, err)
+	require.Empty(t, s.deleted)
+	require.Equal(t, 2, report.Pending)
+}
+
+// A NetworkPolicy waits for the pods that it selects, what a caller names for these, and another kind for all of its namespace.
+func TestThePodsThatAreAskedForAreTheSelectedOnes(t *testing.T) {
+	t.Parallel()
+	cilium := ID{Group: ciliumKind.Group, Kind: ciliumKind.Kind, Namespace: "shop", Name: "isolation"}
+	terms := map[string]any{
+		"matchLabels":      map[string]any{"app": "web"},
+		"matchExpressions": []any{map[string]any{"key": "tier", "operator": "In", "values": []any{"front"}}},
+	}
+	ends := map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", "", true)}}
+	runs := map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", "", false)}}
+	states := map[string]any{"podSelector": terms}
+	selected := []string{"pods app=web,tier in (front)"}
+	named := func(text string) func(Observed) string { return func(Observed) string { return text } }
+	for name, test := range map[string]struct {
+		id      ID
+		spec    map[string]any // nil: there is no such object
+		objects bool
+		podsOf  func(Observed) string
+		there   map[string][]metav1.PartialObjectMetadata
+		asked   []string
+		stays   bool
+		err     string
+	}{
+		"as it states":            {isolationID, states, true, nil, ends, selected, true, ""},
+		"all":                     {isolationID, map[string]any{"podSelector": map[string]any{}}, true, nil, ends, []string{"pods"}, true, ""},
+		"it is gone":              {isolationID, nil, true, nil, ends, nil, false, ""},
+		"it cannot be read":       {isolationID, map[string]any{"podSelector": "web"}, true, nil, ends, nil, true, "podSelector"},
+		"without Objects":         {isolationID, states, false, nil, ends, []string{"pods"}, true, ""},
+		"of another kind":         {cilium, states, true, nil, ends, []string{"pods"}, true, ""},
+		"as the caller says":      {isolationID, states, true, named("id=1"), runs, []string{"pods id=1"}, true, ""},
+		"the caller has no word":  {isolationID, states, true, named(""), runs, selected, false, ""},
+		"the caller, and no pods": {isolationID, nil, true, named("id=1"), nil, []string{"pods id=1"}, false, ""},
+	} {
+		s := newStage(t, program, policyKind, ciliumKind)
+		s.show(test.id, nil)
+		asked := s.serve(test.there, nil)
+		if test.objects {
+			var objects []runtime.Object
+			if test.spec != nil {
+				o := &unstructured.Unstructured{Object: map[string]any{"spec": test.spec}}
+				o.SetGroupVersionKind(test.id.GroupKind().WithVersion("v1"))
+				o.SetNamespace(test.id.Namespace)
+				o.SetName(test.id.Name)
+				objects = append(objects, o)
+			}
+			s.Objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+				{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}: "NetworkPolicyList",
+				{Group: "cilium.io", Version: "v1", Resource: "ciliumnetworkpolicies"}:   "CiliumNetworkPolicyList",
+			}, objects...)
+		}
+		_, err := s.Delete(t.Context(), []ID{test.id}, DeleteOptions{PodsOf: test.podsOf})
+		if test.err == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorContains(t, err, test.err, name)
+		}
+		require.Equal(t, test.stays, len(s.deleted) == 0, name)
+		require.Equal(t, test.asked, *asked, name)
+	}
+}
+
+// No server is asked for pods where nothing isolates them, or where it is not deleted.
+func TestNoPodsAreAskedForWithoutNeed(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, policyKind, clusterwideKind, configMapKind)
+	s.show(isolationID, nil)
+	s.show(ID{Group: clusterwideKind.Group, Kind: clusterwideKind.Kind, Name: "all"}, nil)
+	s.show(mapID("a"), nil)
+	asked := s.serve(map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", "", true)}}, nil)
+	options := whole
+	options.Orphan = func(o Observed) bool { return o.ID == isolationID }
+	_, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"configmaps a", "ciliumclusterwidenetworkpolicies all"}, s.deleted)
+	require.Equal(t, []string{"networkpolicies isolation"}, s.patched, "it is released")
+	require.Empty(t, *asked)
+}

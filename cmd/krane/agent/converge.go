@@ -234,16 +234,15 @@ func (c *converger) remove(ctx context.Context, e *entry) error {
 	if err := p.synced(); err != nil {
 		return err // an object that is not observed may be there
 	}
-	ids, kept, unseen := c.reporter.observer.isolating(ctx, p.live, c.belongings(e))
-	report, err := p.remove(ctx, ids)
+	report, err := p.remove(ctx, c.belongings(e))
 	if err := foreign(report); err != nil {
 		return fmt.Errorf("%s: %w", e.key, err)
 	}
-	if err := errors.Join(err, unseen); err != nil {
+	if err != nil {
 		return err
 	}
 	e.uid = ""
-	c.registry.set(e, desired{received: true, version: e.desired.version, gone: true, ending: kept+report.Pending > 0})
+	c.registry.set(e, desired{received: true, version: e.desired.version, gone: true, ending: report.Pending > 0})
 	return nil
 }
 

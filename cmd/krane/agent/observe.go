@@ -3,8 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 
@@ -16,8 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/seed-9e1ffd66/trueup/apply"
-	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/specs"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
 	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
@@ -86,31 +82,6 @@ func (o *observer) sentinel(key statesync.Key) *appsv1.Deployment {
 		return d
 	}
 	return nil
-}
-
-// isolating takes out of ids the ingress policies whose pods exist, with an owner or without, and returns how many
-// there are. It asks the server: a pod that no watch has shown yet is isolated, too. With an error all policies count.
-func (o *observer) isolating(ctx context.Context, live *apply.Live, ids []apply.ID) (rest []apply.ID, kept int, err error) {
-	for _, id := range ids {
-		there, gone := live.Get(id)
-		deployment := there.Label(labelDeploymentID)
-		if id.Kind != specs.PolicyKind || gone != nil || deployment == "" {
-			rest = append(rest, id)
-			continue
-		}
-		selector := labels.Set{labelDeploymentID: deployment}.String()
-		list, failed := o.client.CoreV1().Pods(id.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: 1})
-		switch {
-		case failed != nil:
-			kept++
-			err = errors.Join(err, fmt.Errorf("%s: the pods that it isolates: %w", id, failed))
-		case len(list.Items) > 0:
-			kept++
-		default:
-			rest = append(rest, id)
-		}
-	}
-	return rest, kept, err
 }
 
 // keys returns the keys with live objects.

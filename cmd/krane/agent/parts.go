@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -158,17 +159,26 @@ func (p *part) applyMade(ctx context.Context, m made) ([]apply.Result, error) {
 func (p *part) remove(ctx context.Context, ids []apply.ID) (apply.PruneReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
-	return p.applier.Delete(ctx, ids, apply.DeleteOptions{Propagation: afterPods})
+	return p.applier.Delete(ctx, ids, apply.DeleteOptions{Propagation: afterPods, PodsOf: podsOf})
 }
 
 // afterPods is how a workload is deleted: it is there until its pods are gone, and so is what isolates them.
 const afterPods = metav1.DeletePropagationForeground
 
+// podsOf selects the pods of a deployment by its ingress policy, which goes with all of it.
+func podsOf(o apply.Observed) string {
+	id := o.Label(labelDeploymentID)
+	if id == "" {
+		return ""
+	}
+	return labels.Set{labelDeploymentID: id}.String()
+}
+
 // sweep deletes objects that the desired state lacks, within the limits of the guard.
 func (p *part) sweep(ctx context.Context, ids []apply.ID, guard *apply.Guard, approved string) (apply.PruneReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
-	return p.applier.Delete(ctx, ids, apply.DeleteOptions{Guard: guard, Approved: approved, Propagation: afterPods})
+	return p.applier.Delete(ctx, ids, apply.DeleteOptions{Guard: guard, Approved: approved, Propagation: afterPods, PodsOf: podsOf})
 }
 
 // synced returns nil when all kinds of the component are known.

@@ -208,16 +208,13 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	}
 	ids, doubts := s.undoubted(ctx, r, ids)
 	held["doubt"] = len(doubts)
-	doubt := errors.Join(doubts...)
 	if len(doubts) > 0 {
-		s.problems.set(doubtsOf(r.collection), fmt.Sprintf("%d objects are in no list and are not deleted: %s", len(doubts), doubt))
+		s.problems.set(doubtsOf(r.collection), fmt.Sprintf("%d objects are in no list and are not deleted: %s", len(doubts), errors.Join(doubts...)))
 	}
-	ids, isolating, unseen := s.reporter.observer.isolating(ctx, s.parts[r.component].live, ids)
-	held["grace"] += isolating
-	if doubt = errors.Join(doubt, unseen); len(ids) == 0 {
+	if doubt := errors.Join(doubts...); len(ids) == 0 {
 		return doubt
 	}
-	return errors.Join(s.remove(ctx, r, ids, held), doubt)
+	return errors.Join(s.remove(ctx, r, ids, held), errors.Join(doubts...))
 }
 
 // undoubted returns the objects that may be deleted, and an error for each root that may be desired although no list
@@ -281,6 +278,7 @@ func (s *sweeper) remove(ctx context.Context, r resource, ids []apply.ID, held m
 	p := s.parts[r.component]
 	rest, failed := p.remove(ctx, left)
 	report, err := p.sweep(ctx, ids, s.guards[r.collection], s.approvals.approved(r.collection))
+	held["grace"] += rest.Pending // it isolates pods
 	held["limit"] = len(report.Held.IDs())
 	if s.approvals.hold(r.collection, report.Held) {
 		if digest := report.Held.Digest; digest != "" {

@@ -5,21 +5,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	kubernetesfake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -147,38 +144,37 @@ func TestADeploymentIsRemovedWithWhatIsItsOwn(t *testing.T) {
 // TestAnIngressPolicyIsKeptForPods of its deployment, with an owner or without, and while they cannot be seen. It keeps nothing else.
 func TestAnIngressPolicyIsKeptForPods(t *testing.T) {
 	t.Parallel()
-	secret := seen{kind: "Secret", namespace: "shop", name: "of-d", id: "d"}
-	policy := seen{kind: specs.PolicyKind, namespace: "shop", name: render.IngressPolicy("web"), id: "d"}
-	unnamed := seen{kind: specs.PolicyKind, namespace: "shop", name: "of-nothing"}
-	pod := func(namespace, id string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-1", Labels: map[string]string{labelDeploymentID: id}}}
-	}
+	secret := seen{kind: "Secret", namespace: "shop", name: "of-d", id: "d", applied: true}
+	policy := seen{kind: specs.PolicyKind, namespace: "shop", name: render.IngressPolicy("web"), id: "d", applied: true}
+	unnamed := seen{kind: specs.PolicyKind, namespace: "shop", name: "of-nothing", applied: true}
+	pod := func(namespace, id string) seen { return seen{kind: "Pod", namespace: namespace, name: "web-1", id: id} }
+	no := errors.New("no")
 	for name, test := range map[string]struct {
-		pod     *corev1.Pod
+		pod     seen
 		refused error
+		left    []apply.ID
 		kept    int
 	}{
-		"a pod":              {pod: pod("shop", "d"), kept: 1},
+		"a pod":              {pod: pod("shop", "d"), left: []apply.ID{policy.at()}, kept: 1},
 		"of another":         {pod: pod("shop", "other")},
 		"in another place":   {pod: pod("bank", "d")},
-		"perhaps":            {pod: pod("bank", "d"), refused: errors.New("no"), kept: 1},
+		"perhaps":            {pod: pod("bank", "d"), refused: no, left: []apply.ID{policy.at(), unnamed.at()}},
 		"not any more there": {pod: pod("shop", "")},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			typed := kubernetesfake.NewClientset(test.pod)
-			typed.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			p := seeing(t, secret, policy, unnamed, test.pod)[render.Deployment]
+			p.live.Client.(*fake.FakeMetadataClient).PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return test.refused != nil, nil, test.refused
 			})
-			o, live := &observer{client: typed}, seeing(t, secret, policy, unnamed)[render.Deployment].live
-			gone := apply.ID{Group: "cilium.io", Kind: specs.PolicyKind, Namespace: "shop", Name: "gone"}
-			want := []apply.ID{secret.at(), policy.at(), unnamed.at(), gone}
-			rest, kept, err := o.isolating(t.Context(), live, want)
+			report, err := p.remove(t.Context(), []apply.ID{secret.at(), policy.at(), unnamed.at()})
 			require.ErrorIs(t, err, test.refused, name)
-			require.Equal(t, test.kept, kept, name)
-			if kept > 0 {
-				want = slices.Delete(want, 1, 2)
+			require.Equal(t, test.kept, report.Pending, name)
+			synctest.Wait()
+			var left []apply.ID
+			for o := range p.live.All() {
+				left = append(left, o.ID)
 			}
-			require.Equal(t, want, rest, name)
+			require.ElementsMatch(t, test.left, left, name)
 		})
 	}
 }

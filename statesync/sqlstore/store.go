@@ -234,11 +234,13 @@ func (s *Store) Commit(ctx context.Context, changes ...statesync.Change) error {
 	err := s.transact(limited, func(tx *sql.Tx) error {
 		return s.append(limited, tx, changes, func() { timer.Reset(s.statementLimit()) })
 	})
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return fmt.Errorf("a statement took more than %v: %w: %w", s.statementLimit(), context.Cause(limited), err)
-	}
-	if err == nil {
+	switch {
+	case err == nil:
 		s.Wake()
+	case ctx.Err() != nil: // a driver may say no more than that its connection is gone
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	case limited.Err() != nil:
+		return fmt.Errorf("a statement took more than %v: %w: %w", s.statementLimit(), context.Cause(limited), err)
 	}
 	return err
 }

@@ -44,7 +44,7 @@ func TestUsageIsReadInPartsAndAsATable(t *testing.T) {
 	database := openSQLite(t, filepath.Join(t.TempDir(), "trueup.db"))
 	ask := serve(t, database)
 	today := time.Now().UTC().Truncate(24 * time.Hour)
-	last := today.AddDate(0, 0, -today.Day()) // of the month before
+	last := today.AddDate(0, 0, -today.Day()-3) // of the month before, and final
 	var records []usage.Record
 	for n := range 25 {
 		project := func(r *usage.Record) { r.ProjectID, r.MemoryBytes = id(2, n), 1<<50 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -92,6 +94,8 @@ type registry struct {
 	objects map[render.Component]map[apply.ID]statesync.Key
 	// peek is each entry's desired state for readers that have not locked it.
 	peek map[statesync.Key]desired
+	// waiting are the keys that are ending.
+	waiting map[statesync.Key]bool
 	// ids are those that live objects carry.
 	ids map[statesync.Key]string
 }
@@ -101,6 +105,7 @@ func newRegistry() *registry {
 		entries: map[statesync.Key]*entry{},
 		objects: map[render.Component]map[apply.ID]statesync.Key{},
 		peek:    map[statesync.Key]desired{},
+		waiting: map[statesync.Key]bool{},
 		ids:     map[statesync.Key]string{},
 	}
 	for _, res := range resources() {
@@ -127,6 +132,9 @@ func (r *registry) set(e *entry, d desired) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.peek[e.key] = d
+	if delete(r.waiting, e.key); d.ending {
+		r.waiting[e.key] = true
+	}
 }
 
 // desired returns the desired state of a key.
@@ -153,13 +161,7 @@ func (r *registry) present() []statesync.Key {
 func (r *registry) ending() []statesync.Key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var keys []statesync.Key
-	for key, d := range r.peek {
-		if d.ending {
-			keys = append(keys, key)
-		}
-	}
-	return keys
+	return slices.Collect(maps.Keys(r.waiting))
 }
 
 // confirm returns the keys of a collection whose deletion was deferred and is what the

@@ -95,7 +95,9 @@ func rules() []any {
 		installation.Rule("", []any{"secrets", "configmaps", "serviceaccounts", "services"}, write),
 		installation.Rule("apps", []any{"deployments"}, write),
 		installation.Rule("batch", []any{"jobs"}, write),
-		installation.Rule("", []any{"pods"}, []any{"list", "watch"}), // why a workload is not ready
+		// Why a workload is not ready, and what a network policy isolates until it ends.
+		installation.Rule("", []any{"pods"}, []any{"list", "watch"}),
+		installation.Rule("apps", []any{"replicasets"}, []any{"list"}),
 		installation.Rule("autoscaling", []any{"horizontalpodautoscalers"}, write),
 		installation.Rule("networking.k8s.io", []any{"ingresses", "networkpolicies"}, write),
 		// Those of previews; the UID of kube-system identifies the cluster in marks.

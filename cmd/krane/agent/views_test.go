@@ -435,6 +435,33 @@ func TestADriftWakesOneOfItsOwn(t *testing.T) {
 	}
 }
 
+// TestWhatWaitsForPodsIsTriedWhenOneChanges and nothing that waits for others.
+func TestWhatWaitsForPodsIsTriedWhenOneChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var woken []statesync.Key
+		r := &repairer{registry: newRegistry(), queue: &reconcile.Queue[statesync.Key]{
+			Workers: 1,
+			Reconcile: func(_ context.Context, key statesync.Key) (reconcile.Result, error) {
+				woken = append(woken, key)
+				return reconcile.Result{}, nil
+			},
+		}}
+		rule := stream.Policies.Key("shop", "rule")
+		for _, key := range []statesync.Key{
+			keyOf("shop", "web"), keyOf("shop", "other"), rule, stream.Policies.Key("bank", "rule"), stream.Policies.Key("shop", "gone"),
+		} {
+			r.registry.set(r.registry.entry(key), desired{received: true, gone: true, ending: true})
+		}
+		r.registry.set(r.registry.entry(stream.Policies.Key("shop", "gone")), desired{received: true, gone: true})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r.left(keyOf("shop", "web"))
+		require.NoError(t, r.queue.Start(ctx))
+		require.ElementsMatch(t, []statesync.Key{keyOf("shop", "web"), rule}, woken)
+	})
+}
+
 // TestOnlyWhatIsWantedIsRepaired.
 func TestOnlyWhatIsWantedIsRepaired(t *testing.T) {
 	t.Parallel()

@@ -140,7 +140,7 @@ type rule struct {
 // needs create beside patch. The verb get is used when an apply finds an object that
 // the watch has not shown, and list by servers without streaming lists.
 func rules() []rule {
-	write := []string{"get", "list", "watch", "create", "patch", "delete"}
+	write, list := []string{"get", "list", "watch", "create", "patch", "delete"}, []string{"list"}
 	return []rule{
 		{resources: []string{"namespaces"}, verbs: []string{"get", "list", "watch", "create", "patch"}},
 		{resources: []string{"secrets"}, verbs: write, why: whySecrets},
@@ -150,8 +150,14 @@ func rules() []rule {
 		{group: "policy", resources: []string{"poddisruptionbudgets"}, verbs: write},
 		{group: "cilium.io", resources: []string{"ciliumnetworkpolicies"}, verbs: write},
 		{resources: []string{"pods"}, verbs: []string{"list", "watch"}},
+		{group: "apps", resources: []string{"daemonsets", "statefulsets"}, verbs: list, why: whyWorkloads},
+		{group: "batch", resources: []string{"cronjobs", "jobs"}, verbs: list},
+		{resources: []string{"replicationcontrollers"}, verbs: list},
 	}
 }
+
+const whyWorkloads = `A network policy goes after the pods that it isolates: those whose workload is
+being deleted or gone, whatever made them.`
 
 const whySecrets = `In all namespaces, because RBAC cannot state the narrower right. The namespaces
 are named by the control plane and made later, and a rule selects neither by
@@ -168,11 +174,10 @@ func namespaceRules() []rule {
 	return []rule{
 		{resources: []string{"namespaces"}, verbs: []string{"delete"}},
 		{resources: []string{
-			"configmaps", "events", "limitranges", "persistentvolumeclaims", "podtemplates", "replicationcontrollers", "resourcequotas",
+			"configmaps", "events", "limitranges", "persistentvolumeclaims", "podtemplates", "resourcequotas",
 		}, verbs: list},
 		{group: "apiextensions.k8s.io", resources: []string{"customresourcedefinitions"}, verbs: list, why: whyDefinitions},
-		{group: "apps", resources: []string{"controllerrevisions", "daemonsets", "statefulsets"}, verbs: list},
-		{group: "batch", resources: []string{"cronjobs", "jobs"}, verbs: list},
+		{group: "apps", resources: []string{"controllerrevisions"}, verbs: list},
 		{group: "cilium.io", resources: []string{
 			"ciliumendpoints", "ciliumenvoyconfigs", "ciliumgatewayclassconfigs", "ciliumlocalredirectpolicies", "ciliumnodeconfigs",
 		}, verbs: list},

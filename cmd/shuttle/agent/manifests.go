@@ -125,7 +125,7 @@ func clusterRules() []any {
 		installation.Rule("autoscaling", []any{"horizontalpodautoscalers"}, write),
 		installation.Rule("gateway.networking.k8s.io", []any{"httproutes"}, write),
 		installation.Rule("", []any{"pods"}, []any{"get", "list", "watch"}),
-		// What keeps the namespace of a project that is deleted.
+		// What keeps the namespace of a project that is deleted, or the network policy of pods that end.
 		installation.Rule("", []any{"persistentvolumeclaims", "replicationcontrollers"}, []any{"list"}),
 		installation.Rule("apiextensions.k8s.io", []any{"customresourcedefinitions"}, []any{"list"}),
 		installation.Rule("apps", []any{"daemonsets", "replicasets", "statefulsets"}, []any{"list"}),

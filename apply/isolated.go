@@ -48,17 +48,15 @@ func (a *Applier) waitForPods(ctx context.Context, plan *prunePlan, options Prun
 
 // isolatesPods reports whether a pod needs o as long as it is there: one that ends, or any one that podsOf selects.
 func (a *Applier) isolatesPods(ctx context.Context, o *Observed, podsOf func(Observed) string) (found bool, err error) {
-	var selector string
-	if podsOf != nil {
-		selector = podsOf(*o)
-	}
-	every := selector != ""
-	if !every {
-		if selector, err = a.selectorOf(ctx, o); write.Gone(err) {
+	selector, every := "", podsOf != nil
+	if every {
+		if selector = podsOf(*o); selector == "" {
 			return false, nil
-		} else if err != nil {
-			return false, err
 		}
+	} else if selector, err = a.selectorOf(ctx, o); write.Gone(err) {
+		return false, nil
+	} else if err != nil {
+		return false, err
 	}
 	makers := owners{a.Live, o.ID.Namespace, map[schema.GroupKind]map[types.UID]*metav1.PartialObjectMetadata{}}
 	err = a.Live.survey(ctx, schema.GroupKind{Kind: "Pod"}, o.ID.Namespace, selector, func(p *metav1.PartialObjectMetadata) (err error) {
@@ -100,23 +98,24 @@ type owners struct {
 	known     map[schema.GroupKind]map[types.UID]*metav1.PartialObjectMetadata
 }
 
-// ends reports whether an object is being deleted, or what made it is or is gone: then the garbage collector deletes it,
-// perhaps later. What a controller of another kind makes ends when it is being deleted.
-func (s *owners) ends(ctx context.Context, o *metav1.PartialObjectMetadata) (bool, error) {
-	for {
+// ends reports whether a pod ends with what made it: that is being deleted or gone, and the garbage collector deletes the
+// pod, perhaps later. A pod that nothing of Kubernetes made ends when it is being deleted. One of a workload that stays
+// does not, although it is being deleted: a policy that is taken away from a workload must not stay for that.
+func (s *owners) ends(ctx context.Context, pod *metav1.PartialObjectMetadata) (bool, error) {
+	for o := pod; ; {
 		controller := metav1.GetControllerOfNoCopy(o)
-		if o.DeletionTimestamp != nil || controller == nil {
-			return o.DeletionTimestamp != nil, nil
+		if controller == nil {
+			return o == pod && pod.DeletionTimestamp != nil, nil
 		}
 		kind := schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind()
 		if !hasPods(kind) {
-			return false, nil
+			return pod.DeletionTimestamp != nil, nil
 		}
 		made, err := s.of(ctx, kind)
 		if err != nil {
 			return false, err
 		}
-		if o = made[controller.UID]; o == nil {
+		if o = made[controller.UID]; o == nil || o.DeletionTimestamp != nil {
 			return true, nil
 		}
 	}

@@ -72,6 +72,13 @@ func TestWhatIsolatesPodsStaysWhileOneEnds(t *testing.T) {
 		"whose deployment is deleted": {objects{
 			"pods": one("web", ofSet, false), "replicasets": one("web-1", ofDeployment, false), "deployments": one("web", "", true),
 		}, true},
+		"of a deployment that stays, and it is deleted": {objects{
+			"pods": one("web", ofSet, true), "replicasets": one("web-1", ofDeployment, false), "deployments": one("web", "", false),
+		}, false},
+		"of a set that stays, and it is deleted": {objects{"pods": one("web", ofSet, true), "replicasets": one("web-1", "", false)}, false},
+		"of a set of another kind, and it is deleted": {objects{
+			"pods": one("web", ofSet, true), "replicasets": one("web-1", "argoproj.io/v1 Rollout web", false),
+		}, true},
 		"of a Job that is gone":               {objects{"pods": one("web", "batch/v1 Job web", false)}, true},
 		"of an old controller that is gone":   {objects{"pods": one("web", "v1 ReplicationController web", false)}, true},
 		"of a kind that is not of Kubernetes": {objects{"pods": one("web", "argoproj.io/v1 Rollout web", false)}, false},
@@ -166,7 +173,7 @@ func TestThePodsThatAreAskedForAreTheSelectedOnes(t *testing.T) {
 		"without Objects":         {isolationID, states, false, nil, ends, []string{"pods"}, true, ""},
 		"of another kind":         {cilium, states, true, nil, ends, []string{"pods"}, true, ""},
 		"as the caller says":      {isolationID, states, true, named("id=1"), runs, []string{"pods id=1"}, true, ""},
-		"the caller has no word":  {isolationID, states, true, named(""), runs, selected, false, ""},
+		"the caller has no word":  {isolationID, states, true, named(""), ends, nil, false, ""},
 		"the caller, and no pods": {isolationID, nil, true, named("id=1"), nil, []string{"pods id=1"}, false, ""},
 	} {
 		s := newStage(t, program, policyKind, ciliumKind)

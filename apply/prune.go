@@ -27,10 +27,10 @@ import (
 // the workloads beside it are deleted in the foreground, unless the options state a propagation: they exist
 // until their pods are gone, and a call after that deletes it. Otherwise the deletion of the namespace
 // has it, in which pods go first (Kubernetes 1.33). It stays while a kind that has pods cannot be seen. What
-// isolates pods of one namespace is also kept while the server shows a pod that it selects and that ends: the pod is being
-// deleted, or its workload is being deleted or gone (a deletion by a person, a rollout whose history is full). That needs the
-// right to list pods, and the workloads that own them; without it, it stays with [ErrNotSynced]. Pods that an operator makes
-// for a custom resource count once they are being deleted.
+// isolates pods of one namespace is also kept while the server shows a pod that it selects and whose workload is being
+// deleted or gone (a deletion by a person, a rollout whose history is full), or that has none and is being deleted: so do
+// pods that an operator makes for a custom resource. That needs the right to list pods and the workloads that own them;
+// without it, it stays with [ErrNotSynced]. A pod of a workload that stays keeps nothing.
 //
 // Prune looks at all watched kinds ([Live.Kinds]). Its cost depends on the part only.
 //

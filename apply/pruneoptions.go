@@ -100,7 +100,7 @@ type DeleteOptions struct {
 	DeleteForeign bool
 	Propagation   metav1.DeletionPropagation
 	// PodsOf, if set, returns a label selector for the pods that an object isolates in its namespace. It goes after all
-	// of them, with an owner or without, not only after those that end. Empty: as if not set.
+	// of them, whatever made them, not only after those that end. Empty: it waits for none. Nil: as [Applier.Prune].
 	PodsOf func(Observed) string
 }
 

@@ -165,7 +165,8 @@ func (p *part) remove(ctx context.Context, ids []apply.ID) (apply.PruneReport, e
 // afterPods is how a workload is deleted: it is there until its pods are gone, and so is what isolates them.
 const afterPods = metav1.DeletePropagationForeground
 
-// podsOf selects the pods of a deployment by its ingress policy, which goes with all of it.
+// podsOf selects the pods of a deployment by its ingress policy, which goes with all of it. A policy of its own goes at
+// once: it may have let others in.
 func podsOf(o apply.Observed) string {
 	id := o.Label(labelDeploymentID)
 	if id == "" {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -94,8 +92,6 @@ type registry struct {
 	objects map[render.Component]map[apply.ID]statesync.Key
 	// peek is each entry's desired state for readers that have not locked it.
 	peek map[statesync.Key]desired
-	// waiting are the keys that are ending.
-	waiting map[statesync.Key]bool
 	// ids are those that live objects carry.
 	ids map[statesync.Key]string
 }
@@ -105,7 +101,6 @@ func newRegistry() *registry {
 		entries: map[statesync.Key]*entry{},
 		objects: map[render.Component]map[apply.ID]statesync.Key{},
 		peek:    map[statesync.Key]desired{},
-		waiting: map[statesync.Key]bool{},
 		ids:     map[statesync.Key]string{},
 	}
 	for _, res := range resources() {
@@ -132,9 +127,6 @@ func (r *registry) set(e *entry, d desired) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.peek[e.key] = d
-	if delete(r.waiting, e.key); d.ending {
-		r.waiting[e.key] = true
-	}
 }
 
 // desired returns the desired state of a key.
@@ -161,7 +153,13 @@ func (r *registry) present() []statesync.Key {
 func (r *registry) ending() []statesync.Key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.waiting))
+	var keys []statesync.Key
+	for key, d := range r.peek {
+		if d.ending {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // confirm returns the keys of a collection whose deletion was deferred and is what the

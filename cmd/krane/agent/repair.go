@@ -41,14 +41,10 @@ func (r *repairer) drifted(component render.Component, id apply.ID) {
 	}
 }
 
-// left queues what was deleted and isolates pods of a deployment, when one of its pods has changed: the deployment, and
-// policies of its namespace.
-func (r *repairer) left(deployment statesync.Key) {
-	namespace, _ := stream.Split(deployment)
-	for _, key := range r.registry.ending() {
-		if at, _ := stream.Split(key); key == deployment || at == namespace && key.Collection != deployment.Collection {
-			r.queue.Add(key)
-		}
+// left queues a deployment that was deleted, when one of its pods has changed.
+func (r *repairer) left(key statesync.Key) {
+	if r.registry.desired(key).ending {
+		r.queue.Add(key)
 	}
 }
 

@@ -278,7 +278,7 @@ func (s *sweeper) remove(ctx context.Context, r resource, ids []apply.ID, held m
 	p := s.parts[r.component]
 	rest, failed := p.remove(ctx, left)
 	report, err := p.sweep(ctx, ids, s.guards[r.collection], s.approvals.approved(r.collection))
-	held["grace"] += rest.Pending + report.Pending // they isolate pods
+	held["grace"] += rest.Pending // it isolates pods
 	held["limit"] = len(report.Held.IDs())
 	if s.approvals.hold(r.collection, report.Held) {
 		if digest := report.Held.Digest; digest != "" {

@@ -48,7 +48,8 @@ func (a *Applier) waitForPods(ctx context.Context, plan *prunePlan, options Prun
 
 // isolatesPods reports whether a pod needs o as long as it is there: one that ends, or any one that podsOf selects.
 func (a *Applier) isolatesPods(ctx context.Context, o *Observed, podsOf func(Observed) string) (found bool, err error) {
-	selector, every := "", podsOf != nil
+	var selector string
+	every := podsOf != nil
 	if every {
 		if selector = podsOf(*o); selector == "" {
 			return false, nil

@@ -22,14 +22,17 @@ func TestIsolationOutlastsPodsWhoseWorkloadIsGone(t *testing.T) {
 	}
 	for name, lose := range map[string]func(*testing.T, *bench, *agent){
 		"a person deleted it": func(t *testing.T, b *bench, _ *agent) {
+			t.Helper()
 			b.kubectl(t, "delete", "deployment", "web", "-n", b.ns, "--wait=false")
 		},
 		"it was deleted alone": func(t *testing.T, b *bench, a *agent) {
+			t.Helper()
 			id := apply.ID{Group: "apps", Kind: "Deployment", Namespace: b.ns, Name: "web"}
 			_, err := a.Delete(t.Context(), []apply.ID{id}, apply.DeleteOptions{})
 			require.NoError(t, err)
 		},
 		"a rollout has forgotten their set": func(t *testing.T, b *bench, a *agent) {
+			t.Helper()
 			apply1(t, a, b.set(t, isolation, web("new", "0"), configMap("a", "1")))
 			await.Eventually(t, "the old set is gone", func() bool {
 				return b.kubectl(t, "get", "replicasets", "-n", b.ns, "-o", "jsonpath={.items[*].spec.template.spec.containers[0].image}") == "new"

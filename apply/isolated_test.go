@@ -1,6 +1,7 @@
 package apply //nolint:testpackage // views show what a test gives them
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -10,10 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/dynamic"
 )
 
 // isolationID is the policy of these tests.
@@ -180,18 +180,7 @@ func TestThePodsThatAreAskedForAreTheSelectedOnes(t *testing.T) {
 		s.show(test.id, nil)
 		asked := s.serve(test.there, nil)
 		if test.objects {
-			var objects []runtime.Object
-			if test.spec != nil {
-				o := &unstructured.Unstructured{Object: map[string]any{"spec": test.spec}}
-				o.SetGroupVersionKind(test.id.GroupKind().WithVersion("v1"))
-				o.SetNamespace(test.id.Namespace)
-				o.SetName(test.id.Name)
-				objects = append(objects, o)
-			}
-			s.Objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-				{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}: "NetworkPolicyList",
-				{Group: "cilium.io", Version: "v1", Resource: "ciliumnetworkpolicies"}:   "CiliumNetworkPolicyList",
-			}, objects...)
+			s.Objects = holder{spec: test.spec}
 		}
 		_, err := s.Delete(t.Context(), []ID{test.id}, DeleteOptions{PodsOf: test.podsOf})
 		if test.err == "" {
@@ -202,6 +191,25 @@ func TestThePodsThatAreAskedForAreTheSelectedOnes(t *testing.T) {
 		require.Equal(t, test.stays, len(s.deleted) == 0, name)
 		require.Equal(t, test.asked, *asked, name)
 	}
+}
+
+// holder is a server with one object, or none if it has no spec.
+type holder struct {
+	dynamic.NamespaceableResourceInterface
+
+	spec map[string]any
+}
+
+func (h holder) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return h
+}
+func (h holder) Namespace(string) dynamic.ResourceInterface { return h }
+
+func (h holder) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+	if h.spec == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
+	}
+	return &unstructured.Unstructured{Object: map[string]any{"spec": h.spec}}, nil
 }
 
 // No server is asked for pods where nothing isolates them, or where it is not deleted.

@@ -33,13 +33,10 @@ func ofServer(name, controller string, ends bool) metav1.PartialObjectMetadata {
 }
 
 // serve answers lists of a resource with its objects, and with the error if it is there.
-func (s *stage) serve(objects map[string][]metav1.PartialObjectMetadata, errs map[string]error) (asked *[]string) {
-	asked = new([]string)
-	s.lists = func(resource string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-		*asked = append(*asked, strings.TrimSpace(resource+" "+options.LabelSelector))
+func (s *stage) serve(objects map[string][]metav1.PartialObjectMetadata, errs map[string]error) {
+	s.lists = func(resource string, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 		return &metav1.PartialObjectMetadataList{Items: objects[resource]}, errs[resource]
 	}
-	return asked
 }
 
 // What isolates pods goes when no pod ends, whatever the workloads are.
@@ -102,6 +99,23 @@ func TestWhatIsolatesPodsStaysWhileOneEnds(t *testing.T) {
 	}
 }
 
+// The workloads of a namespace are asked for once, however many pods they have.
+func TestWorkloadsAreAskedForOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, policyKind)
+	s.show(isolationID, nil)
+	there := map[string][]metav1.PartialObjectMetadata{
+		"replicasets": {ofServer("web-1", "apps/v1 Deployment web", false)}, "deployments": {ofServer("web", "", false)},
+	}
+	for _, pod := range []string{"a", "b", "c"} {
+		there["pods"] = append(there["pods"], ofServer(pod, "apps/v1 ReplicaSet web-1", false))
+	}
+	s.serve(there, nil)
+	_, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
+	require.NoError(t, err)
+	require.Equal(t, []string{"shop pods ", "shop replicasets ", "shop deployments "}, s.listed)
+}
+
 // Pods that cannot be seen may be there. The error says what is not seen, and nothing else waits.
 func TestWhatIsolatesPodsStaysWhileTheServerShowsNone(t *testing.T) {
 	t.Parallel()
@@ -123,6 +137,7 @@ func TestWhatIsolatesPodsStaysWhileTheServerShowsNone(t *testing.T) {
 		require.ErrorContains(t, err, message)
 		require.Equal(t, []string{"configmaps a"}, s.deleted)
 		require.Zero(t, report.Pending, "an error tells of it")
+		require.Equal(t, Waiting, report.Results[0].Action)
 
 		plan, err := s.Plan(t.Context(), s.set(SetOptions{}), whole)
 		require.ErrorContains(t, err, message)
@@ -154,7 +169,7 @@ func TestThePodsThatAreAskedForAreTheSelectedOnes(t *testing.T) {
 	ends := map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", "", true)}}
 	runs := map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", "", false)}}
 	states := map[string]any{"podSelector": terms}
-	selected := []string{"pods app=web,tier in (front)"}
+	selected := []string{"shop pods app=web,tier in (front)"}
 	named := func(text string) func(Observed) string { return func(Observed) string { return text } }
 	for name, test := range map[string]struct {
 		id      ID
@@ -167,18 +182,18 @@ func TestThePodsThatAreAskedForAreTheSelectedOnes(t *testing.T) {
 		err     string
 	}{
 		"as it states":            {isolationID, states, true, nil, ends, selected, true, ""},
-		"all":                     {isolationID, map[string]any{"podSelector": map[string]any{}}, true, nil, ends, []string{"pods"}, true, ""},
+		"all":                     {isolationID, map[string]any{"podSelector": map[string]any{}}, true, nil, ends, []string{"shop pods "}, true, ""},
 		"it is gone":              {isolationID, nil, true, nil, ends, nil, false, ""},
 		"it cannot be read":       {isolationID, map[string]any{"podSelector": "web"}, true, nil, ends, nil, true, "podSelector"},
-		"without Objects":         {isolationID, states, false, nil, ends, []string{"pods"}, true, ""},
-		"of another kind":         {cilium, states, true, nil, ends, []string{"pods"}, true, ""},
-		"as the caller says":      {isolationID, states, true, named("id=1"), runs, []string{"pods id=1"}, true, ""},
+		"without Objects":         {isolationID, states, false, nil, ends, []string{"shop pods "}, true, ""},
+		"of another kind":         {cilium, states, true, nil, ends, []string{"shop pods "}, true, ""},
+		"as the caller says":      {isolationID, states, true, named("id=1"), runs, []string{"shop pods id=1"}, true, ""},
 		"the caller has no word":  {isolationID, states, true, named(""), ends, nil, false, ""},
-		"the caller, and no pods": {isolationID, nil, true, named("id=1"), nil, []string{"pods id=1"}, false, ""},
+		"the caller, and no pods": {isolationID, nil, true, named("id=1"), nil, []string{"shop pods id=1"}, false, ""},
 	} {
 		s := newStage(t, program, policyKind, ciliumKind)
 		s.show(test.id, nil)
-		asked := s.serve(test.there, nil)
+		s.serve(test.there, nil)
 		if test.objects {
 			s.Objects = holder{spec: test.spec}
 		}
@@ -189,7 +204,7 @@ func TestThePodsThatAreAskedForAreTheSelectedOnes(t *testing.T) {
 			require.ErrorContains(t, err, test.err, name)
 		}
 		require.Equal(t, test.stays, len(s.deleted) == 0, name)
-		require.Equal(t, test.asked, *asked, name)
+		require.Equal(t, test.asked, s.listed, name)
 	}
 }
 
@@ -219,12 +234,12 @@ func TestNoPodsAreAskedForWithoutNeed(t *testing.T) {
 	s.show(isolationID, nil)
 	s.show(ID{Group: clusterwideKind.Group, Kind: clusterwideKind.Kind, Name: "all"}, nil)
 	s.show(mapID("a"), nil)
-	asked := s.serve(map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", "", true)}}, nil)
+	s.serve(map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", "", true)}}, nil)
 	options := whole
 	options.Orphan = func(o Observed) bool { return o.ID == isolationID }
 	_, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"configmaps a", "ciliumclusterwidenetworkpolicies all"}, s.deleted)
 	require.Equal(t, []string{"networkpolicies isolation"}, s.patched, "it is released")
-	require.Empty(t, *asked)
+	require.Empty(t, s.listed)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -31,6 +32,7 @@ type stage struct {
 	deleted []string
 	patched []string
 	bodies  []string // of the patches
+	listed  []string // each list: namespace, resource, selector
 	// deletes answers a deletion, lists a list; nil: with success, and with nothing.
 	// patches answers a patch with an error; nil: with success.
 	deletes func(name string, options metav1.DeleteOptions) error
@@ -207,6 +209,9 @@ func (r resourceOf) Watch(ctx context.Context, options metav1.ListOptions) (watc
 }
 
 func (r resourceOf) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	r.stage.mu.Lock()
+	r.stage.listed = append(r.stage.listed, strings.Join([]string{r.namespace, r.name, options.LabelSelector}, " "))
+	r.stage.mu.Unlock()
 	if r.name == "customresourcedefinitions" && r.stage.definitions != nil {
 		return r.stage.definitions(options)
 	}

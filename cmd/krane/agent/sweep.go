@@ -208,13 +208,14 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	}
 	ids, doubts := s.undoubted(ctx, r, ids)
 	held["doubt"] = len(doubts)
+	doubt := errors.Join(doubts...)
 	if len(doubts) > 0 {
-		s.problems.set(doubtsOf(r.collection), fmt.Sprintf("%d objects are in no list and are not deleted: %s", len(doubts), errors.Join(doubts...)))
+		s.problems.set(doubtsOf(r.collection), fmt.Sprintf("%d objects are in no list and are not deleted: %s", len(doubts), doubt))
 	}
-	if doubt := errors.Join(doubts...); len(ids) == 0 {
+	if len(ids) == 0 {
 		return doubt
 	}
-	return errors.Join(s.remove(ctx, r, ids, held), errors.Join(doubts...))
+	return errors.Join(s.remove(ctx, r, ids, held), doubt)
 }
 
 // undoubted returns the objects that may be deleted, and an error for each root that may be desired although no list

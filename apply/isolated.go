@@ -89,7 +89,10 @@ func (a *Applier) selectorOf(ctx context.Context, o *Observed) (string, error) {
 		return "", err
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&terms)
-	return selector.String(), err
+	if err != nil {
+		return "", err
+	}
+	return selector.String(), nil
 }
 
 // owners has the objects of Kubernetes' own kinds that make pods in a namespace, each kind once it is asked for.

@@ -76,6 +76,12 @@ func TestWhatIsolatesPodsStaysWhileOneEnds(t *testing.T) {
 		"of a set of another kind, and it is deleted": {objects{
 			"pods": one("web", ofSet, true), "replicasets": one("web-1", "argoproj.io/v1 Rollout web", false),
 		}, true},
+		"whose set is the second of two": {objects{
+			"pods": one("web", ofSet, false), "replicasets": append(one("other", "", false), ofServer("web-1", "", false)),
+		}, false},
+		"whose owner is no controller": {objects{"pods": {{ObjectMeta: metav1.ObjectMeta{
+			Name: "web", OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "web-1"}},
+		}}}}, false},
 		"of a Job that is gone":               {objects{"pods": one("web", "batch/v1 Job web", false)}, true},
 		"of an old controller that is gone":   {objects{"pods": one("web", "v1 ReplicationController web", false)}, true},
 		"of a kind that is not of Kubernetes": {objects{"pods": one("web", "argoproj.io/v1 Rollout web", false)}, false},
@@ -181,9 +187,16 @@ func TestThePodsThatAreAskedForAreTheSelectedOnes(t *testing.T) {
 		stays   bool
 		err     string
 	}{
-		"as it states":            {isolationID, states, true, nil, ends, selected, true, ""},
-		"all":                     {isolationID, map[string]any{"podSelector": map[string]any{}}, true, nil, ends, []string{"shop pods "}, true, ""},
-		"it is gone":              {isolationID, nil, true, nil, ends, nil, false, ""},
+		"as it states": {isolationID, states, true, nil, ends, selected, true, ""},
+		"all":          {isolationID, map[string]any{"podSelector": map[string]any{}}, true, nil, ends, []string{"shop pods "}, true, ""},
+		"it is gone":   {isolationID, nil, true, nil, ends, nil, false, ""},
+		"its labels cannot be read": {
+			isolationID, map[string]any{"podSelector": map[string]any{"matchLabels": "web"}}, true, nil, ends, nil, true, "the pods that it isolates",
+		},
+		"its operator is not known": {
+			isolationID, map[string]any{"podSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "a", "operator": "Near"}}}},
+			true, nil, ends, nil, true, "not a valid label selector operator",
+		},
 		"it cannot be read":       {isolationID, map[string]any{"podSelector": "web"}, true, nil, ends, nil, true, "podSelector"},
 		"without Objects":         {isolationID, states, false, nil, ends, []string{"shop pods "}, true, ""},
 		"of another kind":         {cilium, states, true, nil, ends, []string{"shop pods "}, true, ""},
@@ -242,4 +255,37 @@ func TestNoPodsAreAskedForWithoutNeed(t *testing.T) {
 	require.ElementsMatch(t, []string{"configmaps a", "ciliumclusterwidenetworkpolicies all"}, s.deleted)
 	require.Equal(t, []string{"networkpolicies isolation"}, s.patched, "it is released")
 	require.Empty(t, s.listed)
+}
+
+// Each policy waits for the pods of its own namespace.
+func TestEachPolicyWaits(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, policyKind)
+	var want []string
+	for _, namespace := range []string{"bank", "shop", "zoo"} {
+		s.show(ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: namespace, Name: "isolation"}, nil)
+		want = append(want, namespace+" pods ")
+	}
+	s.serve(map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", "", true)}}, nil)
+	report, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
+	require.NoError(t, err)
+	require.Empty(t, s.deleted)
+	require.Equal(t, 3, report.Pending)
+	require.ElementsMatch(t, want, s.listed)
+}
+
+// What the guard holds stays anyhow: no server is asked for its pods.
+func TestNoPodsAreAskedForWhatTheGuardHolds(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, policyKind)
+	s.show(isolationID, nil)
+	s.serve(nil, nil)
+	options := whole
+	options.Guard = &Guard{Window: -time.Second} // a wrong setting holds everything
+	_, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+	require.Error(t, err)
+	_, planned := s.Plan(t.Context(), s.set(SetOptions{}), options)
+	require.Equal(t, err.Error(), planned.Error())
+	require.Empty(t, s.listed)
+	require.Empty(t, s.deleted)
 }

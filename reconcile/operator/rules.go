@@ -26,6 +26,15 @@ func (o *Operator[T]) Rules() []rbacv1.PolicyRule {
 		if hasPods(owned.GroupKind()) {
 			r.add("", "pods", "list") // why a workload is not ready
 		}
+		if strings.HasSuffix(owned.Kind, "NetworkPolicy") { // it goes after the pods that it isolates
+			r.add("", "pods", "list")
+			r.add("", "replicationcontrollers", "list")
+			for _, workloads := range []string{"daemonsets", "deployments", "replicasets", "statefulsets"} {
+				r.add("apps", workloads, "list")
+			}
+			r.add("batch", "cronjobs", "list")
+			r.add("batch", "jobs", "list")
+		}
 	}
 	for _, k := range o.Referenced {
 		r.add(k.Resource.Group, k.Resource.Resource, "get", "list", "watch")

@@ -44,8 +44,14 @@ func TestRulesAreTheRightsOfEachKind(t *testing.T) {
 			owned: []schema.GroupVersionKind{kind("", "ConfigMap"), kind("networking.k8s.io", "Ingress")},
 			want:  of("/configmaps"+owns, "networking.k8s.io/ingresses"+owns),
 		},
-		"a Deployment":      {owned: []schema.GroupVersionKind{kind("apps", "Deployment")}, want: of("/pods list", "apps/deployments"+owns)},
-		"a Job":             {owned: []schema.GroupVersionKind{kind("batch", "Job")}, want: of("/pods list", "batch/jobs"+owns)},
+		"a Deployment": {owned: []schema.GroupVersionKind{kind("apps", "Deployment")}, want: of("/pods list", "apps/deployments"+owns)},
+		"a Job":        {owned: []schema.GroupVersionKind{kind("batch", "Job")}, want: of("/pods list", "batch/jobs"+owns)},
+		"a NetworkPolicy": {
+			owned: []schema.GroupVersionKind{kind("networking.k8s.io", "NetworkPolicy"), kind("batch", "Job")},
+			want: of("/pods list", "/replicationcontrollers list", "apps/daemonsets list", "apps/deployments list", "apps/replicasets list",
+				"apps/statefulsets list", "batch/cronjobs list",
+				"batch/jobs list get watch create patch delete", "networking.k8s.io/networkpolicies"+owns),
+		},
 		"a custom resource": {owned: []schema.GroupVersionKind{kind("shop.io", "Till")}, want: of("/pods list", "shop.io/tills"+owns)},
 		"of the cluster": {
 			cluster: []schema.GroupVersionKind{kind("rbac.authorization.k8s.io", "ClusterRole")},

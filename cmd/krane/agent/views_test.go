@@ -179,6 +179,27 @@ func TestAnIngressPolicyIsKeptForPods(t *testing.T) {
 	}
 }
 
+// TestAPolicyOfItsOwnWaitsForNoPods, deleted or in no list: it may have let others in.
+func TestAPolicyOfItsOwnWaitsForNoPods(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]func(*part, context.Context, []apply.ID) (apply.PruneReport, error){
+		"deleted": (*part).remove,
+		"in no list": func(p *part, ctx context.Context, ids []apply.ID) (apply.PruneReport, error) {
+			return p.sweep(ctx, ids, &apply.Guard{}, "")
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			policy := seen{kind: specs.PolicyKind, namespace: "shop", name: "rule", of: render.Policy, applied: true}
+			p := seeing(t, policy, seen{kind: "Pod", namespace: "shop", name: "web-1", ends: true})[render.Policy]
+			report, err := remove(p, t.Context(), []apply.ID{policy.at()})
+			require.NoError(t, err, name)
+			require.Zero(t, report.Pending, name)
+			require.Len(t, report.Results, 1, name)
+			require.Equal(t, apply.Deleted, report.Results[0].Action, name)
+		})
+	}
+}
+
 // TestWhatRootsHaveLeftCountsForNoLimit deletes more network policies without a root than the limit allows for roots.
 func TestWhatRootsHaveLeftCountsForNoLimit(t *testing.T) {
 	t.Parallel()

@@ -102,11 +102,15 @@ type owners struct {
 	known     map[schema.GroupKind]map[types.UID]*metav1.PartialObjectMetadata
 }
 
+// maxOwners bounds the owners of a pod that are followed. Kubernetes makes two: a Deployment and its ReplicaSet.
+const maxOwners = 4
+
 // ends reports whether a pod ends with what made it: that is being deleted or gone, and the garbage collector deletes the
 // pod, perhaps later. A pod that nothing of Kubernetes made ends when it is being deleted. One of a workload that stays
 // does not, although it is being deleted: a policy that is taken away from a workload must not stay for that.
 func (s *owners) ends(ctx context.Context, pod *metav1.PartialObjectMetadata) (bool, error) {
-	for o := pod; ; {
+	o := pod
+	for range maxOwners {
 		controller := metav1.GetControllerOfNoCopy(o)
 		if controller == nil {
 			return o == pod && pod.DeletionTimestamp != nil, nil
@@ -123,6 +127,7 @@ func (s *owners) ends(ctx context.Context, pod *metav1.PartialObjectMetadata) (b
 			return true, nil
 		}
 	}
+	return pod.DeletionTimestamp != nil, nil // Kubernetes makes no such chain: a person has stated it, perhaps as a circle
 }
 
 // of returns the objects of a kind.

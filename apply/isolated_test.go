@@ -82,6 +82,14 @@ func TestWhatIsolatesPodsStaysWhileOneEnds(t *testing.T) {
 		"whose owner is no controller": {objects{"pods": {{ObjectMeta: metav1.ObjectMeta{
 			Name: "web", OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "web-1"}},
 		}}}}, false},
+		"whose owners are a circle": {objects{
+			"pods": one("web", ofSet, false), "replicasets": one("web-1", ofDeployment, false),
+			"deployments": one("web", ofSet, false),
+		}, false},
+		"whose owners are a circle, and it is deleted": {objects{
+			"pods": one("web", ofSet, true), "replicasets": one("web-1", ofDeployment, false),
+			"deployments": one("web", ofSet, false),
+		}, true},
 		"of a Job that is gone":               {objects{"pods": one("web", "batch/v1 Job web", false)}, true},
 		"of an old controller that is gone":   {objects{"pods": one("web", "v1 ReplicationController web", false)}, true},
 		"of a kind that is not of Kubernetes": {objects{"pods": one("web", "argoproj.io/v1 Rollout web", false)}, false},

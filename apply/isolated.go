@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,15 +31,20 @@ func (a *Applier) waitForPods(ctx context.Context, plan *prunePlan, options Prun
 	isolated := make([]bool, len(due))
 	errs := make([]error, len(due))
 	a.each(len(due), func(i int) { isolated[i], errs[i] = a.isolatesPods(ctx, due[i], options.podsOf) })
-	waits := map[ID]bool{}
+	waits := map[ID]error{} // nil: for pods
 	for i, o := range due {
-		waits[o.ID] = isolated[i] || errs[i] != nil
-		if errs[i] != nil {
-			plan.refuse(Result{o.ID, Waiting, fmt.Errorf("%w: the pods that it isolates: %w", ErrNotSynced, errs[i])})
+		if isolated[i] || errs[i] != nil {
+			waits[o.ID] = errs[i]
 		}
 	}
-	for _, o := range plan.hold(func(o Observed) bool { return waits[o.ID] }) {
-		if !slices.ContainsFunc(plan.refused, func(r Result) bool { return r.ID == o.ID }) {
+	held := plan.hold(func(o Observed) bool {
+		_, needed := waits[o.ID]
+		return needed
+	})
+	for i := range held {
+		if err := waits[held[i].ID]; err != nil {
+			plan.refuse(Result{held[i].ID, Waiting, fmt.Errorf("%w: the pods that it isolates: %w", ErrNotSynced, err)})
+		} else {
 			plan.pending++
 		}
 	}
@@ -69,8 +73,8 @@ func (a *Applier) isolatesPods(ctx context.Context, o *Observed, podsOf func(Obs
 	return found, err
 }
 
-// selectorOf returns the label selector of the pods that o isolates, empty for all of its namespace. Only that of a
-// NetworkPolicy is read: other kinds write labels in ways of their own.
+// selectorOf returns the label selector of the pods that o isolates, empty for all of its namespace. It reads the selector
+// of a NetworkPolicy only: other kinds write labels in ways of their own.
 func (a *Applier) selectorOf(ctx context.Context, o *Observed) (string, error) {
 	mapping := a.Live.registry.view(o.ID.GroupKind()).Mapping()
 	if a.Objects == nil || mapping == nil || o.ID.GroupKind() != (schema.GroupKind{Group: "networking.k8s.io", Kind: "NetworkPolicy"}) {

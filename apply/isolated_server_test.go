@@ -17,8 +17,8 @@ func TestIsolationOutlastsPodsWhoseWorkloadIsGone(t *testing.T) {
 		"spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}}"
 	web := func(image, replicas string) string {
 		return "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: NAMESPACE}, " +
-			"spec: {revisionHistoryLimit: 0, replicas: " + replicas + ", selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}, " +
-			"finalizers: [example.com/slow]}, spec: {containers: [{name: web, image: " + image + "}]}}}}"
+			"spec: {revisionHistoryLimit: 0, replicas: " + replicas + ", selector: {matchLabels: {app: web}}, " +
+			"template: {metadata: {labels: {app: web}, finalizers: [example.com/slow]}, spec: {containers: [{name: web, image: " + image + "}]}}}}"
 	}
 	for name, lose := range map[string]func(*testing.T, *bench, *agent){
 		"a person deleted it": func(t *testing.T, b *bench, _ *agent) {

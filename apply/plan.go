@@ -21,7 +21,8 @@ import (
 // changed: one read each, for the fields, and a dry run, because only the server knows
 // whether the new object is valid (an immutable field), in conflict, or would be created
 // again, and up to two more for the defaults that return when the fields of a superseded
-// manager are taken over. An object that is created is not tried before. Options without Complete
+// manager are taken over; and a list of pods for each deleted object that isolates them. An object that is created is
+// not tried before. Options without Complete
 // plan no deletion, and the grace counts no pass.
 //
 // An object whose kind the server does not serve yet is planned as created if the set

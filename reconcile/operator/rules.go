@@ -26,7 +26,7 @@ func (o *Operator[T]) Rules() []rbacv1.PolicyRule {
 		if hasPods(owned.GroupKind()) {
 			r.add("", "pods", "list") // why a workload is not ready
 		}
-		if strings.HasSuffix(owned.Kind, "NetworkPolicy") { // it goes after the pods that it isolates
+		if strings.HasSuffix(owned.Kind, "NetworkPolicy") && slices.Contains(o.Owns, owned) { // it goes after pods of its namespace
 			r.add("", "pods", "list")
 			r.add("", "replicationcontrollers", "list")
 			for _, workloads := range []string{"daemonsets", "deployments", "replicasets", "statefulsets"} {

@@ -52,6 +52,10 @@ func TestRulesAreTheRightsOfEachKind(t *testing.T) {
 				"apps/statefulsets list", "batch/cronjobs list",
 				"batch/jobs list get watch create patch delete", "networking.k8s.io/networkpolicies"+owns),
 		},
+		"one of the cluster": {
+			cluster: []schema.GroupVersionKind{kind("policy.networking.k8s.io", "AdminNetworkPolicy")},
+			want:    of("policy.networking.k8s.io/adminnetworkpolicies" + owns),
+		},
 		"a custom resource": {owned: []schema.GroupVersionKind{kind("shop.io", "Till")}, want: of("/pods list", "shop.io/tills"+owns)},
 		"of the cluster": {
 			cluster: []schema.GroupVersionKind{kind("rbac.authorization.k8s.io", "ClusterRole")},

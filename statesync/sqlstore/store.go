@@ -237,7 +237,7 @@ func (s *Store) Commit(ctx context.Context, changes ...statesync.Change) error {
 	switch {
 	case err == nil:
 		s.Wake()
-	case ctx.Err() != nil: // a driver may say no more than that its connection is gone
+	case ctx.Err() != nil: // a driver may report a lost connection alone
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	case limited.Err() != nil:
 		return fmt.Errorf("a statement took more than %v: %w: %w", s.statementLimit(), context.Cause(limited), err)

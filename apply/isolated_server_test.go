@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
@@ -71,4 +73,39 @@ func TestIsolationOutlastsPodsWhoseWorkloadIsGone(t *testing.T) {
 			require.Empty(t, pods())
 		})
 	}
+}
+
+// An account that may not list pods keeps what isolates them, and deletes the rest.
+func TestIsolationStaysForAnAccountThatSeesNoPods(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	const isolation = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web, namespace: NAMESPACE}, " +
+		"spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]}}"
+	apply1(t, b.start(t), b.set(t, isolation, configMap("a", "1"), configMap("b", "1")))
+
+	limited := *b
+	limited.config = rest.CopyConfig(b.config)
+	limited.config.Impersonate = rest.ImpersonationConfig{UserName: b.user}
+	grant := func(name, verbs, resources string) {
+		b.kubectl(t, "create", "role", name, "-n", b.ns, "--verb="+verbs, "--resource="+resources)
+		b.kubectl(t, "create", "rolebinding", name, "-n", b.ns, "--role="+name, "--user="+b.user)
+	}
+	grant("work", "get,list,watch,patch,create,delete", "configmaps,networkpolicies.networking.k8s.io")
+	a := limited.startKinds(t, []string{b.ns}, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+		schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"})
+	waitSynced(t, a)
+	keep := b.set(t, configMap("a", "1"))
+	_, err := a.Prune(t.Context(), keep, complete)
+	require.ErrorIs(t, err, apply.ErrNotSynced)
+	require.ErrorContains(t, err, "NetworkPolicy.networking.k8s.io/"+b.ns+"/web: ")
+	require.ErrorContains(t, err, `User "`+b.user+`" cannot list resource "pods"`)
+	require.Equal(t, "a", b.names(t), "the rest goes")
+	b.kubectl(t, "get", "networkpolicy", "web", "-n", b.ns)
+
+	grant("look", "list", "pods")
+	await.Eventually(t, "the right has reached the server", func() bool {
+		_, err := a.Prune(t.Context(), keep, complete)
+		return err == nil
+	})
+	require.Empty(t, b.kubectl(t, "get", "networkpolicy", "-n", b.ns, "-o", "name"))
 }

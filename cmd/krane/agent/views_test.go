@@ -210,14 +210,19 @@ func TestWhatRootsHaveLeftCountsForNoLimit(t *testing.T) {
 			one := seen{kind: specs.PolicyKind, namespace: "shop", name: render.IngressPolicy("web-" + n), id: "d" + n, applied: true}
 			left, ids = append(left, one), append(ids, one.at())
 		}
+		pod := seen{kind: "Pod", namespace: "shop", name: "web-8", id: "d8"}
+		policy := seen{kind: specs.PolicyKind, namespace: "shop", name: render.IngressPolicy("web-8"), id: "d8", applied: true}
+		left, ids = append(left, pod, policy), append(ids, policy.at())
 		s := &sweeper{parts: seeing(t, left...), logger: slog.New(slog.DiscardHandler), heldChanged: func() {}}
 		s.init(0, time.Hour, "")
 		held := map[string]int{}
 		require.NoError(t, s.remove(t.Context(), of(string(stream.Deployments)), ids, held))
 		require.Zero(t, held["limit"])
+		require.Equal(t, 1, held["grace"], "one has a pod")
 		report, err := s.parts[render.Deployment].remove(t.Context(), ids)
 		require.NoError(t, err)
-		require.Empty(t, report.Results, "all are deleted")
+		require.Empty(t, report.Results, "all others are deleted")
+		require.Equal(t, 1, report.Pending)
 	})
 }
 

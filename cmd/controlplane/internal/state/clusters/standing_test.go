@@ -207,3 +207,28 @@ func TestAnotherRegionIsSaidOnce(t *testing.T) {
 	report(`,"region":"fra1"`)
 	require.Equal(t, 2, said(), "it was right in between")
 }
+
+// The overview names what has failed; the name of any other service takes longer to read than all the rest.
+func TestTheOverviewNamesWhatHasFailed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.seed()
+	w.update(`UPDATE services SET spec = '{"service_name": "checkout"}'`)
+	for phase, name := range map[string]string{"Healthy": "", "Failed": "checkout", "Rejected": "checkout", "Progressing": ""} {
+		w.update(`DELETE FROM service_status`)
+		w.report(true, status(phase, ""))
+		services := w.overview().Services
+		require.Len(t, services, 1)
+		require.Equal(t, name, services[0].ServiceName, phase)
+		all, err := w.store.Standings(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "checkout", all[0].Services[0].ServiceName, phase)
+	}
+
+	w.report(true, status("Failed", ""))
+	w.update(`UPDATE projects SET cluster_id = ?`, clusterB)
+	services := w.overview().Services
+	require.Len(t, services, 1)
+	require.Zero(t, services[0].WantedGeneration, "it is reported where it is not wanted")
+	require.Empty(t, services[0].ServiceName)
+}

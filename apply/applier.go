@@ -25,7 +25,7 @@ type Applier struct {
 	// show: fields in a [diff.Plan], readiness, Upsert, and kinds whose server keeps
 	// no managedFields. Nil: a plan has no fields, what an object depends on is
 	// ready once it is applied, objects of such kinds are applied on every pass,
-	// and Upsert is an error.
+	// a NetworkPolicy waits for all pods of its namespace, and Upsert is an error.
 	Objects dynamic.Interface
 	// Adoption decides about an object that exists under a desired name and carries
 	// neither our labels nor our fields. The default refuses it, unless its controller

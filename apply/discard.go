@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -262,15 +263,22 @@ func (a *Applier) discard(
 		return Result{o.ID, Waiting, ErrNotSynced}
 	}
 	t := &write.Target{Resource: mapping.Resource, Kind: mapping.GroupVersionKind, Namespace: o.ID.Namespace, Name: o.ID.Name, Part: o.Part}
-	action := Deleted
-	send := func() error { return a.writer.Delete(ctx, t, must, plan.propagationOf(o, options)) }
+	action, stays := Deleted, error(nil)
+	send := func(pods *inquiry) error {
+		if plan.awaits(*o) {
+			if stays = pods.mayGo(ctx, o); stays != nil {
+				return nil
+			}
+		}
+		return a.writer.Delete(ctx, t, must, plan.propagationOf(o, options))
+	}
 	if options.Orphan != nil && options.Orphan(*o) {
 		action = Released
-		send = func() error {
+		send = func(*inquiry) error {
 			return a.writer.Release(ctx, t, must, a.ownerLabels(), []string{a.Live.identity.HashAnnotation, a.Live.identity.DependsOnAnnotation})
 		}
 	}
-	err = send()
+	err = send(plan.pods)
 	for try := 1; recheck != nil && apierrors.IsConflict(err) && try < discardTries; try++ {
 		// Perhaps only its status has changed. Decide again once the view shows the
 		// change.
@@ -279,7 +287,13 @@ func (a *Applier) discard(
 			break
 		}
 		o, must = &now, now.must()
-		err = send()
+		err = send(a.inquire(plan.podsOf)) // it may select other pods now
+	}
+	switch {
+	case errors.Is(stays, ErrNeeded):
+		return Result{o.ID, Refused, stays}
+	case stays != nil:
+		return Result{o.ID, Waiting, stays}
 	}
 	if err != nil && !write.Gone(err) {
 		return Result{o.ID, Failed, err}

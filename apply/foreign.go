@@ -37,32 +37,33 @@ func (a *Applier) spare(ctx context.Context, plan *prunePlan, options PruneOptio
 			going[plan.due[i].UID] = true
 		}
 	}
-	plan.due = slices.DeleteFunc(plan.due, func(o Observed) bool {
-		if options.Orphan != nil && options.Orphan(o) {
-			return false
-		}
-		var found foreignCount
-		var err error
+	found, errs := make([]foreignCount, len(plan.due)), make([]error, len(plan.due))
+	a.each(len(plan.due), func(i int) {
+		o := &plan.due[i]
 		switch kind := o.ID.GroupKind(); {
+		case !going[o.UID]:
 		case isNamespace(kind):
-			found, err = a.foreignIn(ctx, o.ID.Name, going)
+			found[i], errs[i] = a.foreignIn(ctx, o.ID.Name, going)
 		case isDefinition(kind):
-			found, err = a.foreignOf(ctx, o.ID.Name, going)
-		default:
-			return false
+			found[i], errs[i] = a.foreignOf(ctx, o.ID.Name, going)
 		}
+	})
+	stay := map[ID]bool{}
+	for i := range plan.due {
+		id := plan.due[i].ID
 		switch {
-		case err != nil:
-			plan.refuse(Result{o.ID, Refused, fmt.Errorf("%w, perhaps, by objects of others: %w", ErrNeeded, err)})
-		case found.count > 0:
+		case errs[i] != nil:
+			plan.refuse(Result{id, Refused, fmt.Errorf("%w, perhaps, by objects of others: %w", ErrNeeded, errs[i])})
+		case found[i].count > 0:
 			plan.refuse(
-				Result{o.ID, Refused, fmt.Errorf("%w: %d objects of others would go with it, such as %s", ErrNeeded, found.count, found.first)},
+				Result{id, Refused, fmt.Errorf("%w: %d objects of others would go with it, such as %s", ErrNeeded, found[i].count, found[i].first)},
 			)
 		default:
-			return false
+			continue
 		}
-		return true
-	})
+		stay[id] = true
+	}
+	plan.due = slices.DeleteFunc(plan.due, func(o Observed) bool { return stay[o.ID] })
 }
 
 // foreignIn counts the foreign objects in a namespace.
@@ -116,7 +117,9 @@ func (a *Applier) definedBy(ctx context.Context, definition string) (resource sc
 	if mapping == nil {
 		return resource, "", ErrNotSynced
 	}
-	found, err := a.Objects.Resource(mapping.Resource).Get(ctx, definition, metav1.GetOptions{})
+	found, err := view.Bounded(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return a.Objects.Resource(mapping.Resource).Get(ctx, definition, metav1.GetOptions{})
+	})
 	if err != nil {
 		return resource, "", err
 	}

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
@@ -35,7 +34,8 @@ func (g *Guard) hold(
 	if len(plan.due) > 0 {
 		units = count()
 		due = g.unitsOf(plan, units.stated, gone)
-		objects = g.objectsOf(plan, due)
+		counted := slices.DeleteFunc(slices.Clone(plan.due), func(o Observed) bool { _, counts := due[g.unitOf(o)]; return !counts })
+		objects = g.objectsOf(counted, plan)
 	}
 	if len(due) == 0 && g.tally.idle() && (g.loaded || g.Memory == nil) {
 		return Held{}, nil
@@ -51,7 +51,7 @@ func (g *Guard) hold(
 	if plan.orphan != nil {
 		units.objects = nil // of an object that is in its grace it is not known whether it is released
 	}
-	next := g.tally.at(now, g.window(), objects)
+	next := g.tally.at(now, g.window(), objects, g.objectsOf(plan.waiting, plan))
 	over := map[bool]*LimitError{}
 	for _, named := range []bool{false, true} {
 		if e := g.over(next, next.fresh(due, objects, named), named, &units); e != nil {
@@ -161,14 +161,12 @@ func (p *prunePlan) mark(o Observed) string {
 	return mark(o.UID)
 }
 
-// objectsOf returns the objects of each unit that are due.
-func (g *Guard) objectsOf(plan *prunePlan, due map[string]bool) map[string][]string {
+// objectsOf returns the marks of objects of a plan by their unit.
+func (g *Guard) objectsOf(list []Observed, plan *prunePlan) map[string][]string {
 	objects := map[string][]string{}
-	for i := range plan.due {
-		unit := g.unitOf(plan.due[i])
-		if _, counts := due[unit]; counts {
-			objects[unit] = append(objects[unit], plan.mark(plan.due[i]))
-		}
+	for i := range list {
+		unit := g.unitOf(list[i])
+		objects[unit] = append(objects[unit], plan.mark(list[i]))
 	}
 	return objects
 }
@@ -263,36 +261,6 @@ func (a *Applier) names(views []*view.Kind) iter.Seq[string] {
 			}
 		}
 	}
-}
-
-// restrain removes from the plan what a guard holds, and what an object needs that stays. If note is
-// set, the rest counts as deleted. Set is nil for a deletion by name.
-func (a *Applier) restrain(
-	ctx context.Context,
-	plan *prunePlan,
-	set *Set,
-	options PruneOptions,
-	views []*view.Kind,
-	note bool,
-) (held Held, err error) {
-	plan.orphan = options.Orphan
-	defer func() {
-		if len(plan.due) > 0 {
-			plan.settle(plan.standing(a.Live.registry.plural), options, a.Live.registry.closing)
-		}
-	}()
-	guard := options.Guard
-	if guard == nil && !options.meant && set.Part() == "" {
-		guard = &a.Live.guard
-	}
-	if guard == nil {
-		return Held{}, nil
-	}
-	plan.unit = guard.unitOf
-	if options.Propagation != metav1.DeletePropagationBackground {
-		plan.propagation = options.Propagation
-	}
-	return guard.hold(ctx, plan, func() census { return a.census(guard, plan, set, views) }, options.Gone, options.Approved, note)
 }
 
 // load takes over what another process has recorded.

@@ -36,19 +36,25 @@ func (t tally) idle() bool {
 
 // at returns the tally as of now: the deletions of whose objects none is due any more are
 // complete, and those before the window are dropped, unless they go on. due has the objects of
-// each unit that is due.
-func (t tally) at(now time.Time, window time.Duration, due map[string][]string) tally {
-	still := make(map[string][]string, len(due))
-	for unit, objects := range due {
-		still[hashOf(unit)] = objects
+// each unit that is due, and waiting those that will be: that keeps a deletion open within the window, and not longer.
+func (t tally) at(now time.Time, window time.Duration, due, waiting map[string][]string) tally {
+	byHash := func(objects map[string][]string) map[string][]string {
+		hashed := make(map[string][]string, len(objects))
+		for unit := range objects {
+			hashed[hashOf(unit)] = objects[unit]
+		}
+		return hashed
 	}
+	still, later := byHash(due), byHash(waiting)
 	next := tally{deleted: slices.Clone(t.deleted), holds: maps.Clone(t.holds), hold: t.hold}
 	if next.holds == nil {
 		next.holds = map[bool]bool{}
 	}
 	for i := range next.deleted {
 		d := &next.deleted[i]
-		d.open = d.open && slices.ContainsFunc(still[d.unit], func(o string) bool { return slices.Contains(d.objects, o) })
+		mine := func(o string) bool { return slices.Contains(d.objects, o) }
+		d.open = d.open && (slices.ContainsFunc(still[d.unit], mine) ||
+			now.Sub(d.at) < window && slices.ContainsFunc(later[d.unit], mine))
 	}
 	next.deleted = slices.DeleteFunc(next.deleted, func(d deletion) bool { return !d.open && now.Sub(d.at) >= window })
 	return next

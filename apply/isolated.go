@@ -3,8 +3,11 @@ package apply
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,62 +18,98 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 )
 
-// waitForPods takes out of a plan what isolates pods of its namespace that end, and what needs it. It asks the server: a
-// pod may have no owner any more, and its workload be gone. What cannot be seen counts as a pod.
-func (a *Applier) waitForPods(ctx context.Context, plan *prunePlan, options PruneOptions) {
-	var due []*Observed
-	for i := range plan.due {
-		o := &plan.due[i]
-		if isolates(o.ID.GroupKind()) && o.ID.Namespace != anywhere && (options.Orphan == nil || !options.Orphan(*o)) {
-			due = append(due, o)
-		}
+// waitForPods returns what of a plan isolates pods of its namespace that end, and thus stays for now: with nil, or with an
+// error if they cannot be seen. It asks the server: a pod may have no owner any more, and its workload be gone. What rest
+// takes out of a plan stays anyhow, and is not asked for.
+func (a *Applier) waitForPods(ctx context.Context, plan *prunePlan, options PruneOptions, rest func(*prunePlan)) map[ID]error {
+	if !slices.ContainsFunc(plan.due, plan.awaits) {
+		return nil
 	}
-	if len(due) == 0 {
-		return
+	trial := plan.clone()
+	rest(&trial)
+	waits := map[ID]error{}
+	for _, id := range trial.postponed {
+		waits[id] = nil
 	}
-	isolated := make([]bool, len(due))
-	errs := make([]error, len(due))
-	a.each(len(due), func(i int) { isolated[i], errs[i] = a.isolatesPods(ctx, due[i], options.podsOf) })
-	waits := map[ID]error{} // nil: for pods
-	for i, o := range due {
+	due := slices.DeleteFunc(trial.due, func(o Observed) bool { return !plan.awaits(o) })
+	isolated, errs := make([]bool, len(due)), make([]error, len(due))
+	ask := a.inquire(options.podsOf)
+	a.each(len(due), func(i int) { isolated[i], errs[i] = ask.isolates(ctx, &due[i]) })
+	for i := range due {
 		if isolated[i] || errs[i] != nil {
-			waits[o.ID] = errs[i]
+			waits[due[i].ID] = errs[i]
 		}
 	}
-	held := plan.hold(func(o Observed) bool {
-		_, needed := waits[o.ID]
-		return needed
-	})
-	for i := range held {
-		if err := waits[held[i].ID]; err != nil {
-			plan.refuse(Result{held[i].ID, Waiting, fmt.Errorf("%w: the pods that it isolates: %w", ErrNotSynced, err)})
-		} else {
-			plan.pending++
-		}
-	}
+	return waits
 }
 
-// isolatesPods reports whether a pod needs o as long as it is there: one that ends, or any one that podsOf selects.
-func (a *Applier) isolatesPods(ctx context.Context, o *Observed, podsOf func(Observed) string) (found bool, err error) {
+// awaits reports whether the deletion of o waits for pods of its namespace.
+func (d *prunePlan) awaits(o Observed) bool {
+	return isolates(o.ID.GroupKind()) && o.ID.Namespace != anywhere && (d.orphan == nil || !d.orphan(o))
+}
+
+// isolationError is why a policy is not deleted whose pods cannot be seen.
+func isolationError(err error) error {
+	return fmt.Errorf("%w: the pods that it isolates: %w", ErrNotSynced, err)
+}
+
+// inquiry asks the server for the pods that policies isolate, and for the workloads of a namespace once. It is for a moment:
+// what it has seen is not asked for again.
+type inquiry struct {
+	applier *Applier
+	podsOf  func(Observed) string // nil: the pods that end
+
+	mu     sync.Mutex // of owners
+	owners map[string]*owners
+}
+
+func (a *Applier) inquire(podsOf func(Observed) string) *inquiry {
+	return &inquiry{applier: a, podsOf: podsOf, owners: map[string]*owners{}}
+}
+
+// in returns the workloads of a namespace.
+func (q *inquiry) in(namespace string) *owners {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.owners[namespace] == nil {
+		q.owners[namespace] = &owners{live: q.applier.Live, namespace: namespace, known: map[schema.GroupKind]*ownersOfKind{}}
+	}
+	return q.owners[namespace]
+}
+
+// isolates reports whether a pod needs o as long as it is there: one that ends, or any one that podsOf selects.
+func (q *inquiry) isolates(ctx context.Context, o *Observed) (found bool, err error) {
 	var selector string
-	every := podsOf != nil
+	every := q.podsOf != nil
 	if every {
-		if selector = podsOf(*o); selector == "" {
+		if selector = q.podsOf(*o); selector == "" {
 			return false, nil
 		}
-	} else if selector, err = a.selectorOf(ctx, o); write.Gone(err) {
+	} else if selector, err = q.applier.selectorOf(ctx, o); write.Gone(err) {
 		return false, nil
 	} else if err != nil {
 		return false, err
 	}
-	makers := owners{a.Live, o.ID.Namespace, map[schema.GroupKind]map[types.UID]*metav1.PartialObjectMetadata{}}
-	err = a.Live.survey(ctx, schema.GroupKind{Kind: "Pod"}, o.ID.Namespace, selector, func(p *metav1.PartialObjectMetadata) (err error) {
+	makers, live := q.in(o.ID.Namespace), q.applier.Live
+	err = live.survey(ctx, schema.GroupKind{Kind: "Pod"}, o.ID.Namespace, selector, func(p *metav1.PartialObjectMetadata) (err error) {
 		if found = found || every; !found {
 			found, err = makers.ends(ctx, p)
 		}
 		return err
 	})
 	return found, err
+}
+
+// mayGo returns why the deletion of o waits, nil if it does not.
+func (q *inquiry) mayGo(ctx context.Context, o *Observed) error {
+	switch isolated, err := q.isolates(ctx, o); {
+	case err != nil:
+		return isolationError(err)
+	case isolated:
+		return fmt.Errorf("%w: pods that it isolates are ending", ErrNeeded)
+	default:
+		return nil
+	}
 }
 
 // selectorOf returns the label selector of the pods that o isolates, empty for all of its namespace. It reads the selector
@@ -80,7 +119,9 @@ func (a *Applier) selectorOf(ctx context.Context, o *Observed) (string, error) {
 	if a.Objects == nil || mapping == nil || o.ID.GroupKind() != (schema.GroupKind{Group: "networking.k8s.io", Kind: "NetworkPolicy"}) {
 		return "", nil
 	}
-	policy, err := a.Objects.Resource(mapping.Resource).Namespace(o.ID.Namespace).Get(ctx, o.ID.Name, metav1.GetOptions{})
+	policy, err := view.Bounded(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return a.Objects.Resource(mapping.Resource).Namespace(o.ID.Namespace).Get(ctx, o.ID.Name, metav1.GetOptions{})
+	})
 	if err != nil {
 		return "", err
 	}
@@ -99,19 +140,29 @@ func (a *Applier) selectorOf(ctx context.Context, o *Observed) (string, error) {
 	return selector.String(), nil
 }
 
-// owners has the objects of Kubernetes' own kinds that make pods in a namespace, each kind once it is asked for.
+// owners has the objects that make pods in a namespace, each kind, or why it cannot be seen, once it is asked for. It is
+// safe for concurrent use: all policies of the namespace ask it.
 type owners struct {
 	live      *Live
 	namespace string
-	known     map[schema.GroupKind]map[types.UID]*metav1.PartialObjectMetadata
+
+	mu    sync.Mutex // of known
+	known map[schema.GroupKind]*ownersOfKind
+}
+
+type ownersOfKind struct {
+	listed chan struct{} // closed once the others are set
+	made   map[types.UID]*metav1.PartialObjectMetadata
+	err    error
 }
 
 // maxOwners bounds the owners of a pod that are followed. Kubernetes makes two: a Deployment and its ReplicaSet.
 const maxOwners = 4
 
 // ends reports whether a pod ends with what made it: that is being deleted or gone, and the garbage collector deletes the
-// pod, perhaps later. A pod that nothing of Kubernetes made ends when it is being deleted. One of a workload that stays
-// does not, although it is being deleted: a policy that is taken away from a workload must not stay for that.
+// pod, perhaps later. A pod that nothing made of a kind of Kubernetes or of a watched one ends when it is being deleted. One
+// of a workload that stays does not, although it is being deleted: a policy that is taken away from a workload must not stay
+// for that.
 func (s *owners) ends(ctx context.Context, pod *metav1.PartialObjectMetadata) (bool, error) {
 	o := pod
 	for range maxOwners {
@@ -120,7 +171,7 @@ func (s *owners) ends(ctx context.Context, pod *metav1.PartialObjectMetadata) (b
 			return o == pod && pod.DeletionTimestamp != nil, nil
 		}
 		kind := schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind()
-		if !hasPods(kind) {
+		if !hasPods(kind) && s.live.watched(kind) == nil {
 			return pod.DeletionTimestamp != nil, nil
 		}
 		made, err := s.of(ctx, kind)
@@ -134,27 +185,50 @@ func (s *owners) ends(ctx context.Context, pod *metav1.PartialObjectMetadata) (b
 	return pod.DeletionTimestamp != nil, nil // Kubernetes makes no such chain: a person has stated it, perhaps as a circle
 }
 
-// of returns the objects of a kind.
-func (s *owners) of(ctx context.Context, kind schema.GroupKind) (map[types.UID]*metav1.PartialObjectMetadata, error) {
-	if made, ok := s.known[kind]; ok {
-		return made, nil
-	}
-	made := map[types.UID]*metav1.PartialObjectMetadata{}
-	err := s.live.survey(ctx, kind, s.namespace, "", func(o *metav1.PartialObjectMetadata) error {
-		made[o.UID] = o
+// watched returns the resource of a kind whose objects in namespaces we watch, and thus may list; nil if we do not.
+func (l *Live) watched(kind schema.GroupKind) *meta.RESTMapping {
+	v := l.registry.view(kind)
+	if v == nil {
 		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", kind, err)
 	}
-	s.known[kind] = made
-	return made, nil
+	if mapping := v.Mapping(); mapping != nil && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		return mapping
+	}
+	return nil
 }
 
-// survey is view.Survey for a kind of Kubernetes itself.
+// of returns the objects of a kind.
+func (s *owners) of(ctx context.Context, kind schema.GroupKind) (map[types.UID]*metav1.PartialObjectMetadata, error) {
+	s.mu.Lock()
+	found := s.known[kind]
+	first := found == nil
+	if first {
+		found = &ownersOfKind{listed: make(chan struct{}), made: map[types.UID]*metav1.PartialObjectMetadata{}}
+		s.known[kind] = found
+	}
+	s.mu.Unlock()
+	if !first {
+		<-found.listed // Survey bounds the wait
+		return found.made, found.err
+	}
+	defer close(found.listed)
+	found.err = s.live.survey(ctx, kind, s.namespace, "", func(o *metav1.PartialObjectMetadata) error {
+		found.made[o.UID] = o
+		return nil
+	})
+	if found.err != nil {
+		found.err = fmt.Errorf("%s: %w", kind, found.err)
+	}
+	return found.made, found.err
+}
+
+// survey is view.Survey for a kind of Kubernetes itself, or a watched one.
 func (l *Live) survey(
 	ctx context.Context, kind schema.GroupKind, namespace, selector string, take func(*metav1.PartialObjectMetadata) error,
 ) error {
 	resource := schema.GroupVersionResource{Group: kind.Group, Version: "v1", Resource: strings.ToLower(kind.Kind) + "s"}
+	if mapping := l.watched(kind); mapping != nil {
+		resource = mapping.Resource
+	}
 	return view.Survey(ctx, l.Client, l.Discovery, resource, kind.Kind, namespace, selector, take)
 }

@@ -3,8 +3,11 @@ package apply //nolint:testpackage // views show what a test gives them
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -113,11 +116,14 @@ func TestWhatIsolatesPodsStaysWhileOneEnds(t *testing.T) {
 	}
 }
 
-// The workloads of a namespace are asked for once, however many pods they have.
+// The workloads of a namespace are asked for once in a pass, however many pods they have and policies isolate these.
 func TestWorkloadsAreAskedForOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, program, policyKind)
-	s.show(isolationID, nil)
+	for _, name := range []string{"isolation", "ingress", "egress"} {
+		s.show(ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: name}, nil)
+	}
+	s.show(ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "bank", Name: "isolation"}, nil)
 	there := map[string][]metav1.PartialObjectMetadata{
 		"replicasets": {ofServer("web-1", "apps/v1 Deployment web", false)}, "deployments": {ofServer("web", "", false)},
 	}
@@ -125,9 +131,17 @@ func TestWorkloadsAreAskedForOnce(t *testing.T) {
 		there["pods"] = append(there["pods"], ofServer(pod, "apps/v1 ReplicaSet web-1", false))
 	}
 	s.serve(there, nil)
-	_, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
-	require.NoError(t, err)
-	require.Equal(t, []string{"shop pods ", "shop replicasets ", "shop deployments "}, s.listed)
+	want := []string{
+		"bank deployments ", "bank pods ", "bank replicasets ",
+		"shop deployments ", "shop pods ", "shop pods ", "shop pods ", "shop replicasets ",
+	}
+	for range 2 { // the next pass asks again
+		_, err := s.Plan(t.Context(), s.set(SetOptions{}), whole)
+		require.NoError(t, err)
+		slices.Sort(s.listed)
+		require.Equal(t, want, s.listed)
+		s.listed = nil
+	}
 }
 
 // Pods that cannot be seen may be there. The error says what is not seen, and nothing else waits.
@@ -156,6 +170,48 @@ func TestWhatIsolatesPodsStaysWhileTheServerShowsNone(t *testing.T) {
 		plan, err := s.Plan(t.Context(), s.set(SetOptions{}), whole)
 		require.ErrorContains(t, err, message)
 		require.Empty(t, plan.Changes)
+	}
+}
+
+// A server that does not answer what a pass asks before it deletes keeps what the question is about, and nothing else, however
+// many such questions there are, and little time.
+func TestAQuestionWithoutAnAnswerKeepsNothingElse(t *testing.T) {
+	t.Parallel()
+	const many = 50
+	const unbounded = time.Duration(0)
+	for _, silent := range []string{"pods", "replicasets", "configmaps"} {
+		for _, left := range []time.Duration{unbounded, 5 * time.Minute, 5 * time.Second} {
+			t.Run(silent+" "+left.String(), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					s := newStage(t, program, policyKind, secretKind, namespaceKind)
+					s.Live.Discovery = resources{namespaced("configmaps", "ConfigMap")}
+					s.show(ID{Kind: "Secret", Namespace: "zoo", Name: "z"}, nil)
+					for i := range many {
+						if name := fmt.Sprint("n", i); silent == "configmaps" { // perhaps of others
+							s.show(ID{Kind: "Namespace", Name: name}, nil)
+						} else {
+							s.show(ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: name}, nil)
+						}
+					}
+					s.serve(map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", "apps/v1 ReplicaSet web-1", false)}}, nil)
+					s.silent = silent
+					ctx, options, began := t.Context(), whole, time.Now()
+					options.DeleteForeign = false
+					if left != unbounded {
+						within, cancel := context.WithTimeout(ctx, left)
+						defer cancel()
+						ctx = within
+					}
+					report, err := s.Prune(ctx, s.set(SetOptions{}), options)
+					require.Equal(t, []string{"secrets z"}, s.deleted)
+					require.ErrorContains(t, err, "the server does not answer within ")
+					require.Len(t, report.Results, many+1, "each that stays has an error")
+					require.NoError(t, ctx.Err())
+					require.LessOrEqual(t, time.Since(began), (many+7)/8*30*time.Second)
+				})
+			})
+		}
 	}
 }
 
@@ -226,7 +282,7 @@ func TestThePodsThatAreAskedForAreTheSelectedOnes(t *testing.T) {
 			require.ErrorContains(t, err, test.err, name)
 		}
 		require.Equal(t, test.stays, len(s.deleted) == 0, name)
-		require.Equal(t, test.asked, s.listed, name)
+		require.Equal(t, test.asked, slices.Compact(s.listed), name)
 	}
 }
 

@@ -88,7 +88,6 @@ func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 	}
 	a.spare(ctx, &f.prune, options)
 	_, over := a.restrain(ctx, &f.prune, f.pass.set, options, views, false)
-	a.waitForPods(ctx, &f.prune, options)
 	for _, r := range f.prune.refused {
 		f.pass.add(r)
 	}

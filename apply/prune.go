@@ -30,7 +30,8 @@ import (
 // isolates pods of one namespace is also kept while the server shows a pod that it selects and whose workload is being
 // deleted or gone (a deletion by a person, a rollout whose history is full), or that has none and is being deleted: so do
 // pods that an operator makes for a custom resource. That needs the right to list pods and the workloads that own them;
-// without it, it stays with [ErrNotSynced]. A pod of a workload that stays keeps nothing.
+// without it, or without an answer in time, its result is [Waiting] with [ErrNotSynced]. A pod of a workload that stays
+// keeps nothing. The server is asked right before each deletion, and again if another change came first.
 //
 // Prune looks at all watched kinds ([Live.Kinds]). Its cost depends on the part only.
 //
@@ -55,7 +56,6 @@ func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (Pr
 	a.Live.absences.set(set.Part(), absences)
 	a.spare(ctx, &plan, options)
 	held, over := a.restrain(ctx, &plan, set, options, views, true)
-	a.waitForPods(ctx, &plan, options)
 	report, err := a.carryOut(ctx, &plan, options)
 	report.Held, err = held, errors.Join(untraced, over, err)
 	if set.empty && err == nil {
@@ -93,6 +93,7 @@ func (a *Applier) carryOut(ctx context.Context, plan *prunePlan, options PruneOp
 			report.Remaining++
 		}
 	}
+	report.Remaining += report.Pending
 	return report, errors.Join(plan.unseenError(), Report{Results: report.Results}.Err(), context.Cause(ctx))
 }
 
@@ -105,6 +106,7 @@ func (a *Applier) retire(plan *prunePlan, discard func(*Observed) Result) (resul
 	s := plan.standing(a.Live.registry.plural)
 	needed := func(id, by ID) Result { return Result{id, Refused, fmt.Errorf("%w: %s must stay", ErrNeeded, by)} }
 	for due := range plan.ranks() {
+		plan.pods = a.inquire(plan.podsOf)
 		done := make([]Result, len(due))
 		a.each(len(due), func(i int) {
 			if by, ok := s.needing(&due[i]); ok {
@@ -153,7 +155,6 @@ func (a *Applier) Delete(ctx context.Context, ids []ID, options DeleteOptions) (
 	plan := a.planDelete(ids, views)
 	a.spare(ctx, &plan, prune)
 	held, over := a.restrain(ctx, &plan, nil, prune, views, true)
-	a.waitForPods(ctx, &plan, prune)
 	report, err := a.carryOut(ctx, &plan, prune)
 	report.Held = held
 	return report, errors.Join(over, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,11 @@ type prunePlan struct {
 	// of the others, empty for the default. An approval is for both.
 	orphan      func(Observed) bool
 	propagation metav1.DeletionPropagation
+
+	waiting   []Observed            // what waits for pods, and what it needs
+	postponed []ID                  // of it, what isolates the pods of workloads that stay or end
+	podsOf    func(Observed) string // the pods for which what isolates them waits; nil: those that end
+	pods      *inquiry              // asks for them once more before a deletion
 
 	staying []Observed            // workloads that must be deleted: in their grace, or held
 	ending  []Observed            // workloads whose deletion is accepted already
@@ -265,6 +271,32 @@ func (d *prunePlan) hold(stops func(Observed) bool) (held []Observed) {
 	return held
 }
 
+// idle selects the units of which everything waits.
+func (d *prunePlan) idle(waits map[ID]error) func(Observed) bool {
+	unitOf := d.unit
+	if unitOf == nil {
+		unitOf = func(o Observed) string { return o.ID.String() }
+	}
+	moves := map[string]bool{}
+	for _, o := range d.due {
+		if _, waits := waits[o.ID]; !waits {
+			moves[unitOf(o)] = true
+		}
+	}
+	return func(o Observed) bool {
+		_, waits := waits[o.ID]
+		return waits && !moves[unitOf(o)]
+	}
+}
+
+// clone returns a copy of a plan to try on it what would be taken out.
+func (d *prunePlan) clone() prunePlan {
+	c := *d
+	c.due, c.refused, c.staying, c.ending = slices.Clone(d.due), slices.Clone(d.refused), slices.Clone(d.staying), slices.Clone(d.ending)
+	c.foreground = maps.Clone(d.foreground)
+	return c
+}
+
 // unseenError names the kinds that cannot be seen, nil if there are none.
 func (d *prunePlan) unseenError() error {
 	var errs []error
@@ -299,8 +331,10 @@ func (d *prunePlan) standing(plural func(schema.GroupKind) string) *standing {
 			}
 		}
 	}
-	for i := range d.staying {
-		s.add(&d.staying[i], d.after[d.staying[i].ID])
+	for _, list := range [][]Observed{d.staying, d.waiting} {
+		for i := range list {
+			s.add(&list[i], d.after[list[i].ID])
+		}
 	}
 	for i := range d.ending {
 		s.end(&d.ending[i])
@@ -338,6 +372,9 @@ func (d *prunePlan) settle(s *standing, options PruneOptions, closing func(names
 		if _, needed := s.needing(&o); needed || isolates && blind { // pods may run that cannot be seen
 			s.add(&o, d.after[o.ID])
 			d.pending++
+			if isolates {
+				d.postponed = append(d.postponed, o.ID)
+			}
 			if isNamespace(kind) {
 				d.pending += len(d.within[o.ID.Name])
 				going[o.ID.Name] = false

@@ -38,6 +38,7 @@ type stage struct {
 	deletes func(name string, options metav1.DeleteOptions) error
 	patches func(resource, name string) error
 	lists   func(resource string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
+	silent  string // the resource whose lists are not answered
 	// gets answers a get in a namespace; nil: with not found.
 	gets func(namespace string) (*metav1.PartialObjectMetadata, error)
 	// definitions answers a list of definitions; nil: as lists.
@@ -208,10 +209,14 @@ func (r resourceOf) Watch(ctx context.Context, options metav1.ListOptions) (watc
 	return watch.NewFake(), err
 }
 
-func (r resourceOf) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (r resourceOf) List(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	r.stage.mu.Lock()
 	r.stage.listed = append(r.stage.listed, strings.Join([]string{r.namespace, r.name, options.LabelSelector}, " "))
 	r.stage.mu.Unlock()
+	if r.name == r.stage.silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if r.name == "customresourcedefinitions" && r.stage.definitions != nil {
 		return r.stage.definitions(options)
 	}

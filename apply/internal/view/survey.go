@@ -2,10 +2,12 @@ package view
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +18,7 @@ import (
 // Survey calls take for each object of a kind in a namespace, "" for all, that a label
 // selector selects. A list that the server refuses as not found proves nothing by itself: the
 // kind may be served in another version by now, which is then listed. Without an error there
-// are no other objects.
+// are no other objects. [Bounded] bounds each request.
 func Survey(
 	ctx context.Context,
 	client clientmetadata.Interface,
@@ -27,7 +29,9 @@ func Survey(
 ) error {
 	options := metav1.ListOptions{Limit: 500, LabelSelector: selector}
 	for moved := false; ; {
-		list, err := client.Resource(resource).Namespace(namespace).List(ctx, options)
+		list, err := Bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+			return client.Resource(resource).Namespace(namespace).List(ctx, options)
+		})
 		if apierrors.IsNotFound(err) {
 			known, now := Ask(ctx, client, discovery, schema.GroupKind{Group: resource.Group, Kind: kind})
 			next := schema.GroupVersionResource{Group: now.Group, Version: now.Version, Resource: now.Name}
@@ -52,6 +56,28 @@ func Survey(
 			return nil
 		}
 	}
+}
+
+// answerTime bounds the wait for one answer.
+const answerTime = 30 * time.Second
+
+var errNoAnswer = errors.New("the server does not answer")
+
+// Bounded sends a read that a pass can do without: what the read is about stays as it is, and the rest of the pass goes
+// on. The read may take 30 s, with the retries of the client, and at most a quarter of the time that ctx leaves: many reads
+// that the server does not answer leave time for the rest, too.
+func Bounded[T any](ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+	limit := answerTime
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)/4)
+	}
+	within, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
+	defer cancel()
+	answer, err := read(within)
+	if err != nil && ctx.Err() == nil && context.Cause(within) == errNoAnswer { //nolint:errorlint // the cause itself
+		err = fmt.Errorf("%w within %v: %w", errNoAnswer, limit.Round(time.Millisecond), err)
+	}
+	return answer, err
 }
 
 // Watchable yields the kinds whose objects can be listed and watched. The server computes

@@ -36,7 +36,7 @@ func (t tally) idle() bool {
 
 // at returns the tally as of now: the deletions of whose objects none is due any more are
 // complete, and those before the window are dropped, unless they go on. due has the objects of
-// each unit that is due, and waiting those that will be: that keeps a deletion open within the window, and not longer.
+// each unit that is due, and waiting those that will be: that keeps a deletion open within the window, and an approved one, which counts for nothing, as long as it takes.
 func (t tally) at(now time.Time, window time.Duration, due, waiting map[string][]string) tally {
 	byHash := func(objects map[string][]string) map[string][]string {
 		hashed := make(map[string][]string, len(objects))
@@ -54,7 +54,7 @@ func (t tally) at(now time.Time, window time.Duration, due, waiting map[string][
 		d := &next.deleted[i]
 		mine := func(o string) bool { return slices.Contains(d.objects, o) }
 		d.open = d.open && (slices.ContainsFunc(still[d.unit], mine) ||
-			now.Sub(d.at) < window && slices.ContainsFunc(later[d.unit], mine))
+			(d.approved || now.Sub(d.at) < window) && slices.ContainsFunc(later[d.unit], mine))
 	}
 	next.deleted = slices.DeleteFunc(next.deleted, func(d deletion) bool { return !d.open && now.Sub(d.at) >= window })
 	return next

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,19 +20,26 @@ import (
 )
 
 // waitForPods returns what of a plan isolates pods of its namespace that end, and thus stays for now: with nil, or with an
-// error if they cannot be seen. It asks the server: a pod may have no owner any more, and its workload be gone. What rest
-// takes out of a plan stays anyhow, and is not asked for.
-func (a *Applier) waitForPods(ctx context.Context, plan *prunePlan, options PruneOptions, rest func(*prunePlan)) map[ID]error {
+// error if they cannot be seen. It asks the server: a pod may have no owner any more, and its workload be gone. Idle
+// selects what of it the guard need not know of: everything that is due of its unit waits. Rest takes out of a plan what
+// stays anyhow, which is not asked for.
+func (a *Applier) waitForPods(
+	ctx context.Context, plan *prunePlan, options PruneOptions, rest func(*prunePlan) error,
+) (waits map[ID]error, idle func(Observed) bool) {
+	none := func(Observed) bool { return false }
 	if !slices.ContainsFunc(plan.due, plan.awaits) {
-		return nil
+		return nil, none
 	}
 	trial := plan.clone()
-	rest(&trial)
-	waits := map[ID]error{}
+	err := rest(&trial)
+	waits = map[ID]error{}
 	for _, id := range trial.postponed {
 		waits[id] = nil
 	}
 	due := slices.DeleteFunc(trial.due, func(o Observed) bool { return !plan.awaits(o) })
+	if _, limited := errors.AsType[*LimitError](err); limited {
+		due = plan.alone(due) // there may be fewer units than the guard has counted
+	}
 	isolated, errs := make([]bool, len(due)), make([]error, len(due))
 	ask := a.inquire(options.podsOf)
 	a.each(len(due), func(i int) { isolated[i], errs[i] = ask.isolates(ctx, &due[i]) })
@@ -40,7 +48,30 @@ func (a *Applier) waitForPods(ctx context.Context, plan *prunePlan, options Prun
 			waits[due[i].ID] = errs[i]
 		}
 	}
-	return waits
+	if options.Approved != "" && err == nil {
+		return waits, none // the approval is for all that is due
+	}
+	return waits, plan.idle(waits)
+}
+
+// alone adds to list what awaits pods and whose unit has nothing else that is due.
+func (d *prunePlan) alone(list []Observed) []Observed {
+	known, others := map[ID]bool{}, map[ID]error{}
+	for i := range list {
+		known[list[i].ID] = true
+	}
+	for i := range d.due {
+		if d.awaits(d.due[i]) {
+			others[d.due[i].ID] = nil
+		}
+	}
+	alone := d.idle(others)
+	for _, o := range d.due {
+		if alone(o) && !known[o.ID] {
+			list = append(list, o)
+		}
+	}
+	return list
 }
 
 // awaits reports whether the deletion of o waits for pods of its namespace.

@@ -38,8 +38,11 @@ func (a *Applier) restrain(
 		}
 		return held, err
 	}
-	waits := a.waitForPods(ctx, plan, options, func(trial *prunePlan) { _, _ = hold(trial, false) }) // the error comes again
-	plan.waiting = plan.hold(plan.idle(waits))
+	waits, idle := a.waitForPods(ctx, plan, options, func(trial *prunePlan) error {
+		_, err := hold(trial, false) // which comes again
+		return err
+	})
+	plan.waiting = plan.hold(idle)
 	held, err = hold(plan, note)
 	plan.waiting = append(plan.waiting, plan.hold(func(o Observed) bool { _, waits := waits[o.ID]; return waits })...)
 	for i := range plan.waiting {

@@ -1,0 +1,214 @@
+package apply //nolint:testpackage // views show what a test gives them
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
+)
+
+// policyOf is a policy of a unit, as byName counts.
+func policyOf(unit string) ID {
+	return ID{Group: policyKind.Group, Kind: policyKind.Kind, Namespace: "shop", Name: unit + "-isolation"}
+}
+
+// prune prunes all but one object.
+func (s *stage) prune(options PruneOptions) (PruneReport, error) {
+	s.t.Helper()
+	kept := mapID("kept-1")
+	if look := s.Live.registry.view(configMapKind).Look(view.NameOf("shop", kept.Name)); !look.Found {
+		s.show(kept, nil)
+	}
+	return s.Prune(s.t.Context(), s.set(SetOptions{}, kept), options)
+}
+
+// ends serves a pod that ends, or none.
+func (s *stage) ends(pod bool) {
+	if pod {
+		s.serve(map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", "", true)}}, nil)
+	} else {
+		s.serve(nil, nil)
+	}
+}
+
+// What waits is not deleted, so it uses up no limit, also with what is due beside it.
+func TestAUnitThatWaitsDoesNotCount(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{"for a pod": nil, "for an answer": apierrors.NewInternalError(ErrNotSynced)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, program, policyKind, configMapKind)
+			for _, unit := range []string{"a", "b", "c"} {
+				s.show(policyOf(unit), nil)
+			}
+			pods := []metav1.PartialObjectMetadata{ofServer("web", "", true)}
+			s.serve(map[string][]metav1.PartialObjectMetadata{"pods": pods}, map[string]error{"pods": err})
+			options := PruneOptions{Complete: true, AllowEmpty: true, Guard: &Guard{Unit: byName, Absent: Limit{Count: 1}}}
+			for range 3 {
+				report, got := s.prune(options)
+				require.Equal(t, err != nil, got != nil)
+				require.Empty(t, report.Held.Units)
+				require.Empty(t, s.deleted)
+			}
+			s.show(mapID("d-1"), nil)
+			report, _ := s.prune(options)
+			require.Empty(t, report.Held.Units)
+			require.Equal(t, []string{"configmaps d-1"}, s.deleted)
+			s.show(mapID("e-1"), nil)
+			report, _ = s.prune(options)
+			require.Equal(t, []string{"e"}, unitsOf(report.Held))
+		})
+	}
+}
+
+// A unit counts from its first deletion on, for the window and once, however long its policy waits.
+func TestAUnitWhoseRestWaitsCountsOnceForTheWindow(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]time.Duration{"shorter": time.Minute, "longer": 2 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, program, policyKind, configMapKind)
+				s.show(policyOf("a"), nil)
+				rest := s.show(mapID("a-1"), nil)
+				s.ends(true)
+				options := PruneOptions{Complete: true, AllowEmpty: true, Guard: &Guard{Unit: byName, Absent: Limit{Count: 1}}}
+				prune := func(want ...string) PruneReport {
+					s.deleted = nil
+					report, _ := s.prune(options)
+					require.Equal(t, want, s.deleted)
+					return report
+				}
+				prune("configmaps a-1")
+				require.NoError(t, s.Live.registry.view(configMapKind).Sink("").Drop(rest))
+				time.Sleep(wait)
+				s.show(mapID("b-1"), nil)
+				if wait < time.Hour {
+					report := prune()
+					require.Equal(t, []string{"b"}, unitsOf(report.Held))
+					s.ends(false)
+					prune("networkpolicies a-isolation")
+					return
+				}
+				prune("configmaps b-1")
+				s.ends(false)
+				report := prune()
+				require.Equal(t, []string{"a"}, unitsOf(report.Held), "it would be the second in an hour")
+			})
+		})
+	}
+}
+
+// An approval is for what waits, too, and for as long as it waits.
+func TestAnApprovalOutlastsAWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, program, policyKind, configMapKind)
+		s.show(policyOf("a"), nil)
+		s.ends(true)
+		options := PruneOptions{Complete: true, AllowEmpty: true, Guard: &Guard{Unit: byName, Absent: Limit{Count: -1}}}
+		s.ends(false)
+		report, err := s.prune(options)
+		require.Error(t, err)
+		s.ends(true)
+		options.Approved = report.Held.Digest
+		for range 3 {
+			report, err = s.prune(options)
+			require.NoError(t, err)
+			require.Equal(t, 1, report.Pending)
+			options.Approved = ""
+			time.Sleep(2 * time.Hour)
+		}
+		s.ends(false)
+		_, err = s.prune(options)
+		require.NoError(t, err)
+		require.Equal(t, []string{"networkpolicies a-isolation"}, s.deleted)
+	})
+}
+
+// A change between the question and the deletion may be one of the selector, and a pod may have begun to end.
+func TestPodsAreAskedForAgainAfterAChange(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(*stage) (PruneReport, error){
+		"Prune":  func(s *stage) (PruneReport, error) { return s.prune(whole) },
+		"Delete": func(s *stage) (PruneReport, error) { return s.Delete(t.Context(), []ID{isolationID}, DeleteOptions{}) },
+	} {
+		for _, unseen := range []bool{false, true} {
+			s := newStage(t, program, policyKind, configMapKind)
+			s.show(isolationID, nil)
+			s.ends(false)
+			s.deletes = func(string, metav1.DeleteOptions) error {
+				s.show(isolationID, nil)
+				if s.ends(true); unseen {
+					s.serve(nil, map[string]error{"pods": apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "")})
+				}
+				return apierrors.NewConflict(schema.GroupResource{}, "isolation", nil)
+			}
+			report, err := do(s)
+			require.Equal(t, unseen, err != nil, name)
+			require.Len(t, s.deleted, 1, "the second is not sent")
+			require.Equal(t, !unseen, report.Pending == 1, name)
+			require.Equal(t, !unseen, report.Remaining == 1, name)
+			s.deletes = nil
+			s.ends(false)
+			_, err = do(s)
+			require.NoError(t, err)
+			require.Len(t, s.deleted, 2, name)
+		}
+	}
+}
+
+// Pods are asked for after the workloads beside a policy have gone, not only before.
+func TestPodsOfAWorkloadThatGoesInTheSameCallAreSeen(t *testing.T) {
+	t.Parallel()
+	web := ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	s := newStage(t, program, policyKind, deploymentKind, configMapKind)
+	s.show(isolationID, nil)
+	s.show(web, nil)
+	there := map[string][]metav1.PartialObjectMetadata{
+		"pods":        {ofServer("web-1-a", "apps/v1 ReplicaSet web-1", false)},
+		"replicasets": {ofServer("web-1", "apps/v1 Deployment web", false)},
+		"deployments": {ofServer("web", "", false)},
+	}
+	s.serve(there, nil)
+	s.deletes = func(name string, _ metav1.DeleteOptions) error {
+		if name == "web" {
+			there["deployments"] = nil // in the background: its pods are still there
+		}
+		return nil
+	}
+	options := whole
+	options.Propagation = metav1.DeletePropagationBackground
+	report, err := s.prune(options)
+	require.NoError(t, err)
+	require.Equal(t, []string{"deployments web"}, s.deleted)
+	require.Equal(t, 1, report.Pending)
+}
+
+// The pods that an operator has made for an object of ours end with it, though the collector has not marked them yet.
+func TestPodsOfAnObjectThatIsWatchedEndWithIt(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		widgets []metav1.PartialObjectMetadata
+		stays   bool
+	}{
+		"it is gone":    {nil, true},
+		"it is deleted": {[]metav1.PartialObjectMetadata{ofServer("w", "", true)}, true},
+		"it stays":      {[]metav1.PartialObjectMetadata{ofServer("w", "", false)}, false},
+	} {
+		s := newStage(t, program, policyKind, widgetKind, configMapKind)
+		s.show(isolationID, nil)
+		s.serve(map[string][]metav1.PartialObjectMetadata{
+			"pods": {ofServer("web", "example.com/v1 Widget w", false)}, "widgets": test.widgets,
+		}, nil)
+		_, err := s.prune(whole)
+		require.NoError(t, err)
+		require.Equal(t, test.stays, len(s.deleted) == 0, name)
+	}
+}

@@ -249,7 +249,13 @@ func unseenOf(views []*view.Kind) []unseen {
 // have changed it since it was seen, recheck reports whether it must still be deleted;
 // with a nil recheck it is kept.
 func (a *Applier) discard(
-	ctx context.Context, o *Observed, must wire.Must, options PruneOptions, plan *prunePlan, recheck func(Observed) bool,
+	ctx context.Context,
+	o *Observed,
+	must wire.Must,
+	options PruneOptions,
+	plan *prunePlan,
+	pods *inquiry,
+	recheck func(Observed) bool,
 ) Result {
 	v := a.Live.registry.view(o.ID.GroupKind())
 	n := view.NameOf(o.ID.Namespace, o.ID.Name)
@@ -267,7 +273,7 @@ func (a *Applier) discard(
 	send := func(pods *inquiry) error {
 		if plan.awaits(*o) {
 			if stays = pods.mayGo(ctx, o); stays != nil {
-				return nil
+				return nil //nolint:nilerr // it has a result of its own, below
 			}
 		}
 		return a.writer.Delete(ctx, t, must, plan.propagationOf(o, options))
@@ -278,7 +284,7 @@ func (a *Applier) discard(
 			return a.writer.Release(ctx, t, must, a.ownerLabels(), []string{a.Live.identity.HashAnnotation, a.Live.identity.DependsOnAnnotation})
 		}
 	}
-	err = send(plan.pods)
+	err = send(pods)
 	for try := 1; recheck != nil && apierrors.IsConflict(err) && try < discardTries; try++ {
 		// Perhaps only its status has changed. Decide again once the view shows the
 		// change.
@@ -287,7 +293,7 @@ func (a *Applier) discard(
 			break
 		}
 		o, must = &now, now.must()
-		err = send(a.inquire(plan.podsOf)) // it may select other pods now
+		err = send(a.Live.inquire(a.Objects, plan.podsOf)) // it may select other pods now
 	}
 	switch {
 	case errors.Is(stays, ErrNeeded):

@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -169,4 +171,54 @@ func (g *Guard) window() time.Duration {
 		return g.Window
 	}
 	return time.Hour
+}
+
+// load takes over what another process has recorded.
+func (g *Guard) load(ctx context.Context, now time.Time) error {
+	if g.Memory == nil {
+		return nil
+	}
+	data, version, err := g.Memory.Load(ctx)
+	g.loaded = g.loaded || err == nil
+	if err != nil || version == g.version {
+		return err
+	}
+	var found kept
+	if data != nil {
+		if err := json.Unmarshal(data, &found); err != nil {
+			return fmt.Errorf("it cannot be read: %w", err)
+		}
+	}
+	g.tally = tally{holds: map[bool]bool{false: found.Absent, true: found.Named}, hold: found.Hold}
+	for _, k := range found.Deleted {
+		g.tally.deleted = append(g.tally.deleted, deletion{
+			unit: k.Unit, objects: k.Objects, named: k.Named, approved: k.Approved, open: k.Open, at: now.Add(-time.Duration(k.Age) * time.Second),
+		})
+	}
+	g.version = version
+	return nil
+}
+
+// save records the deletions that are about to begin. Nothing is written if nothing has
+// to be remembered beyond what is.
+func (g *Guard) save(ctx context.Context, next tally, now time.Time) error {
+	if g.Memory != nil && next.records(g.tally) {
+		list := kept{Absent: next.holds[false], Named: next.holds[true], Hold: next.hold}
+		for _, d := range next.deleted {
+			list.Deleted = append(list.Deleted, keptDeletion{
+				Unit: d.unit, Objects: d.objects, Named: d.named, Approved: d.approved, Open: d.open, Age: int64(now.Sub(d.at) / time.Second),
+			})
+		}
+		data, err := json.Marshal(list)
+		if err != nil {
+			return err
+		}
+		version, err := g.Memory.Save(ctx, data, g.version)
+		if err != nil {
+			return err
+		}
+		g.version = version
+	}
+	g.tally = next
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -13,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
@@ -263,52 +263,131 @@ func (a *Applier) names(views []*view.Kind) iter.Seq[string] {
 	}
 }
 
-// load takes over what another process has recorded.
-func (g *Guard) load(ctx context.Context, now time.Time) error {
-	if g.Memory == nil {
-		return nil
+// restrain removes from the plan what a guard holds, what an object needs that stays, and what waits for pods. If note is
+// set, the rest counts as deleted. A unit of which everything waits does not. Set is nil for a deletion by name.
+func (a *Applier) restrain(
+	ctx context.Context,
+	plan *prunePlan,
+	set *Set,
+	options PruneOptions,
+	views []*view.Kind,
+	note bool,
+) (held Held, err error) {
+	plan.orphan, plan.podsOf = options.Orphan, options.podsOf
+	guard := options.Guard
+	if guard == nil && !options.meant && set.Part() == "" {
+		guard = &a.Live.guard
 	}
-	data, version, err := g.Memory.Load(ctx)
-	g.loaded = g.loaded || err == nil
-	if err != nil || version == g.version {
-		return err
-	}
-	var found kept
-	if data != nil {
-		if err := json.Unmarshal(data, &found); err != nil {
-			return fmt.Errorf("it cannot be read: %w", err)
+	if guard != nil {
+		plan.unit = guard.unitOf
+		if options.Propagation != metav1.DeletePropagationBackground {
+			plan.propagation = options.Propagation
 		}
 	}
-	g.tally = tally{holds: map[bool]bool{false: found.Absent, true: found.Named}, hold: found.Hold}
-	for _, k := range found.Deleted {
-		g.tally.deleted = append(g.tally.deleted, deletion{
-			unit: k.Unit, objects: k.Objects, named: k.Named, approved: k.Approved, open: k.Open, at: now.Add(-time.Duration(k.Age) * time.Second),
-		})
+	hold := func(plan *prunePlan, note bool) (held Held, err error) {
+		if guard != nil {
+			held, err = guard.hold(ctx, plan, func() census { return a.census(guard, plan, set, views) }, options.Gone, options.Approved, note)
+		}
+		if len(plan.due) > 0 {
+			plan.settle(plan.standing(a.Live.registry.plural), options, a.Live.registry.closing)
+		}
+		return held, err
 	}
-	g.version = version
-	return nil
+	waits, idle := a.waitForPods(ctx, plan, options, func(trial *prunePlan) error {
+		_, err := hold(trial, false) // which comes again
+		return err
+	})
+	plan.waiting = plan.hold(idle)
+	held, err = hold(plan, note)
+	plan.waiting = append(plan.waiting, plan.hold(func(o Observed) bool { _, waits := waits[o.ID]; return waits })...)
+	for i := range plan.waiting {
+		switch o := &plan.waiting[i]; {
+		case waits[o.ID] != nil:
+			plan.refuse(Result{o.ID, Waiting, isolationError(waits[o.ID])})
+		default:
+			plan.wait(o.ID, errPodsEnd)
+		}
+	}
+	return held, err
 }
 
-// save records the deletions that are about to begin. Nothing is written if nothing has
-// to be remembered beyond what is.
-func (g *Guard) save(ctx context.Context, next tally, now time.Time) error {
-	if g.Memory != nil && next.records(g.tally) {
-		list := kept{Absent: next.holds[false], Named: next.holds[true], Hold: next.hold}
-		for _, d := range next.deleted {
-			list.Deleted = append(list.Deleted, keptDeletion{
-				Unit: d.unit, Objects: d.objects, Named: d.named, Approved: d.approved, Open: d.open, Age: int64(now.Sub(d.at) / time.Second),
-			})
-		}
-		data, err := json.Marshal(list)
-		if err != nil {
-			return err
-		}
-		version, err := g.Memory.Save(ctx, data, g.version)
-		if err != nil {
-			return err
-		}
-		g.version = version
+// waitForPods returns what of a plan isolates pods of its namespace that end, and thus stays for now: with nil, or with an
+// error if they cannot be seen. It asks the server: a pod may have no owner any more, and its workload be gone. Idle
+// selects what of it the guard need not know of: everything that is due of its unit waits. Rest takes out of a plan what
+// stays anyhow, which is not asked for.
+func (a *Applier) waitForPods(
+	ctx context.Context, plan *prunePlan, options PruneOptions, rest func(*prunePlan) error,
+) (waits map[ID]error, idle func(Observed) bool) {
+	none := func(Observed) bool { return false }
+	if !slices.ContainsFunc(plan.due, plan.awaits) {
+		return nil, none
 	}
-	g.tally = next
-	return nil
+	trial := plan.clone()
+	err := rest(&trial)
+	waits = map[ID]error{}
+	for _, id := range trial.postponed {
+		waits[id] = nil
+	}
+	due := slices.DeleteFunc(trial.due, func(o Observed) bool { return !plan.awaits(o) })
+	if _, limited := errors.AsType[*LimitError](err); limited {
+		due = plan.alone(due) // there may be fewer units than the guard has counted
+	}
+	isolated, errs := make([]bool, len(due)), make([]error, len(due))
+	ask := a.Live.inquire(a.Objects, options.podsOf)
+	a.each(len(due), func(i int) { isolated[i], errs[i] = ask.isolates(ctx, &due[i]) })
+	for i := range due {
+		if isolated[i] || errs[i] != nil {
+			waits[due[i].ID] = errs[i]
+		}
+	}
+	if options.Approved != "" && err == nil {
+		return waits, none // the approval is for all that is due
+	}
+	return waits, plan.idle(waits)
+}
+
+// idle selects the units of which everything waits.
+func (p *prunePlan) idle(waits map[ID]error) func(Observed) bool {
+	unitOf := p.unit
+	if unitOf == nil {
+		unitOf = func(o Observed) string { return o.ID.String() }
+	}
+	moves := map[string]bool{}
+	for _, o := range p.due {
+		if _, waits := waits[o.ID]; !waits {
+			moves[unitOf(o)] = true
+		}
+	}
+	return func(o Observed) bool {
+		_, waits := waits[o.ID]
+		return waits && !moves[unitOf(o)]
+	}
+}
+
+// clone returns a copy of a plan to try on it what would be taken out.
+func (p *prunePlan) clone() prunePlan {
+	c := *p
+	c.due, c.refused, c.staying, c.ending = slices.Clone(p.due), slices.Clone(p.refused), slices.Clone(p.staying), slices.Clone(p.ending)
+	c.waits, c.foreground = slices.Clone(p.waits), maps.Clone(p.foreground)
+	return c
+}
+
+// alone adds to list what awaits pods and whose unit has nothing else that is due.
+func (p *prunePlan) alone(list []Observed) []Observed {
+	known, others := map[ID]bool{}, map[ID]error{}
+	for i := range list {
+		known[list[i].ID] = true
+	}
+	for i := range p.due {
+		if p.awaits(p.due[i]) {
+			others[p.due[i].ID] = nil
+		}
+	}
+	alone := p.idle(others)
+	for _, o := range p.due {
+		if alone(o) && !known[o.ID] {
+			list = append(list, o)
+		}
+	}
+	return list
 }

@@ -36,7 +36,8 @@ func (t tally) idle() bool {
 
 // at returns the tally as of now: the deletions of whose objects none is due any more are
 // complete, and those before the window are dropped, unless they go on. due has the objects of
-// each unit that is due, and waiting those that will be: that keeps a deletion open within the window, and an approved one, which counts for nothing, as long as it takes.
+// each unit that is due, and waiting those that will be: that keeps a deletion open within the window, and an approved
+// one, which counts for nothing, as long as it takes.
 func (t tally) at(now time.Time, window time.Duration, due, waiting map[string][]string) tally {
 	byHash := func(objects map[string][]string) map[string][]string {
 		hashed := make(map[string][]string, len(objects))

@@ -2,9 +2,7 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -14,70 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 )
 
-// waitForPods returns what of a plan isolates pods of its namespace that end, and thus stays for now: with nil, or with an
-// error if they cannot be seen. It asks the server: a pod may have no owner any more, and its workload be gone. Idle
-// selects what of it the guard need not know of: everything that is due of its unit waits. Rest takes out of a plan what
-// stays anyhow, which is not asked for.
-func (a *Applier) waitForPods(
-	ctx context.Context, plan *prunePlan, options PruneOptions, rest func(*prunePlan) error,
-) (waits map[ID]error, idle func(Observed) bool) {
-	none := func(Observed) bool { return false }
-	if !slices.ContainsFunc(plan.due, plan.awaits) {
-		return nil, none
-	}
-	trial := plan.clone()
-	err := rest(&trial)
-	waits = map[ID]error{}
-	for _, id := range trial.postponed {
-		waits[id] = nil
-	}
-	due := slices.DeleteFunc(trial.due, func(o Observed) bool { return !plan.awaits(o) })
-	if _, limited := errors.AsType[*LimitError](err); limited {
-		due = plan.alone(due) // there may be fewer units than the guard has counted
-	}
-	isolated, errs := make([]bool, len(due)), make([]error, len(due))
-	ask := a.inquire(options.podsOf)
-	a.each(len(due), func(i int) { isolated[i], errs[i] = ask.isolates(ctx, &due[i]) })
-	for i := range due {
-		if isolated[i] || errs[i] != nil {
-			waits[due[i].ID] = errs[i]
-		}
-	}
-	if options.Approved != "" && err == nil {
-		return waits, none // the approval is for all that is due
-	}
-	return waits, plan.idle(waits)
-}
-
-// alone adds to list what awaits pods and whose unit has nothing else that is due.
-func (d *prunePlan) alone(list []Observed) []Observed {
-	known, others := map[ID]bool{}, map[ID]error{}
-	for i := range list {
-		known[list[i].ID] = true
-	}
-	for i := range d.due {
-		if d.awaits(d.due[i]) {
-			others[d.due[i].ID] = nil
-		}
-	}
-	alone := d.idle(others)
-	for _, o := range d.due {
-		if alone(o) && !known[o.ID] {
-			list = append(list, o)
-		}
-	}
-	return list
-}
-
-// awaits reports whether the deletion of o waits for pods of its namespace.
-func (d *prunePlan) awaits(o Observed) bool {
-	return isolates(o.ID.GroupKind()) && o.ID.Namespace != anywhere && (d.orphan == nil || !d.orphan(o))
-}
+var errPodsEnd = fmt.Errorf("%w: pods that it isolates are ending", ErrNeeded)
 
 // isolationError is why a policy is not deleted whose pods cannot be seen.
 func isolationError(err error) error {
@@ -87,15 +28,16 @@ func isolationError(err error) error {
 // inquiry asks the server for the pods that policies isolate, and for the workloads of a namespace once. It is for a moment:
 // what it has seen is not asked for again.
 type inquiry struct {
-	applier *Applier
+	live    *Live
+	objects dynamic.Interface     // nil: a policy isolates all pods of its namespace
 	podsOf  func(Observed) string // nil: the pods that end
 
 	mu     sync.Mutex // of owners
 	owners map[string]*owners
 }
 
-func (a *Applier) inquire(podsOf func(Observed) string) *inquiry {
-	return &inquiry{applier: a, podsOf: podsOf, owners: map[string]*owners{}}
+func (l *Live) inquire(objects dynamic.Interface, podsOf func(Observed) string) *inquiry {
+	return &inquiry{live: l, objects: objects, podsOf: podsOf, owners: map[string]*owners{}}
 }
 
 // in returns the workloads of a namespace.
@@ -103,7 +45,7 @@ func (q *inquiry) in(namespace string) *owners {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.owners[namespace] == nil {
-		q.owners[namespace] = &owners{live: q.applier.Live, namespace: namespace, known: map[schema.GroupKind]*ownersOfKind{}}
+		q.owners[namespace] = &owners{live: q.live, namespace: namespace, known: map[schema.GroupKind]*ownersOfKind{}}
 	}
 	return q.owners[namespace]
 }
@@ -116,13 +58,13 @@ func (q *inquiry) isolates(ctx context.Context, o *Observed) (found bool, err er
 		if selector = q.podsOf(*o); selector == "" {
 			return false, nil
 		}
-	} else if selector, err = q.applier.selectorOf(ctx, o); write.Gone(err) {
+	} else if selector, err = q.selectorOf(ctx, o); write.Gone(err) {
 		return false, nil
 	} else if err != nil {
 		return false, err
 	}
-	makers, live := q.in(o.ID.Namespace), q.applier.Live
-	err = live.survey(ctx, schema.GroupKind{Kind: "Pod"}, o.ID.Namespace, selector, func(p *metav1.PartialObjectMetadata) (err error) {
+	makers := q.in(o.ID.Namespace)
+	err = q.live.survey(ctx, schema.GroupKind{Kind: "Pod"}, o.ID.Namespace, selector, func(p *metav1.PartialObjectMetadata) (err error) {
 		if found = found || every; !found {
 			found, err = makers.ends(ctx, p)
 		}
@@ -137,7 +79,7 @@ func (q *inquiry) mayGo(ctx context.Context, o *Observed) error {
 	case err != nil:
 		return isolationError(err)
 	case isolated:
-		return fmt.Errorf("%w: pods that it isolates are ending", ErrNeeded)
+		return errPodsEnd
 	default:
 		return nil
 	}
@@ -145,13 +87,13 @@ func (q *inquiry) mayGo(ctx context.Context, o *Observed) error {
 
 // selectorOf returns the label selector of the pods that o isolates, empty for all of its namespace. It reads the selector
 // of a NetworkPolicy only: other kinds write labels in ways of their own.
-func (a *Applier) selectorOf(ctx context.Context, o *Observed) (string, error) {
-	mapping := a.Live.registry.view(o.ID.GroupKind()).Mapping()
-	if a.Objects == nil || mapping == nil || o.ID.GroupKind() != (schema.GroupKind{Group: "networking.k8s.io", Kind: "NetworkPolicy"}) {
+func (q *inquiry) selectorOf(ctx context.Context, o *Observed) (string, error) {
+	mapping := q.live.registry.view(o.ID.GroupKind()).Mapping()
+	if q.objects == nil || mapping == nil || o.ID.GroupKind() != (schema.GroupKind{Group: "networking.k8s.io", Kind: "NetworkPolicy"}) {
 		return "", nil
 	}
 	policy, err := view.Bounded(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return a.Objects.Resource(mapping.Resource).Namespace(o.ID.Namespace).Get(ctx, o.ID.Name, metav1.GetOptions{})
+		return q.objects.Resource(mapping.Resource).Namespace(o.ID.Namespace).Get(ctx, o.ID.Name, metav1.GetOptions{})
 	})
 	if err != nil {
 		return "", err

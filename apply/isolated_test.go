@@ -255,11 +255,13 @@ func TestThePodsThatAreAskedForAreTheSelectedOnes(t *testing.T) {
 		"all":          {isolationID, map[string]any{"podSelector": map[string]any{}}, true, nil, ends, []string{"shop pods "}, true, ""},
 		"it is gone":   {isolationID, nil, true, nil, ends, nil, false, ""},
 		"its labels cannot be read": {
-			isolationID, map[string]any{"podSelector": map[string]any{"matchLabels": "web"}},
+			isolationID,
+			map[string]any{"podSelector": map[string]any{"matchLabels": "web"}},
 			true, nil, ends, nil, true, "the pods that it isolates",
 		},
 		"its operator is not known": {
-			isolationID, map[string]any{"podSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "a", "operator": "Near"}}}},
+			isolationID,
+			map[string]any{"podSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "a", "operator": "Near"}}}},
 			true, nil, ends, nil, true, "not a valid label selector operator",
 		},
 		"it cannot be read":       {isolationID, map[string]any{"podSelector": "web"}, true, nil, ends, nil, true, "podSelector"},

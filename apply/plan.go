@@ -252,7 +252,7 @@ func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, p
 	for items := range set.ranks() {
 		p.execute(ctx, items, approved)
 	}
-	results := a.retire(&found.prune, func(o *Observed) Result {
+	results := a.retire(&found.prune, func(o *Observed, pods *inquiry) Result {
 		c, ok := approved[o.ID]
 		if !ok {
 			return Result{}
@@ -262,7 +262,7 @@ func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, p
 				return Result{o.ID, Refused, fmt.Errorf("%w: %s must stay", ErrNeeded, inside.ID)}
 			}
 		}
-		return a.discard(ctx, o, wire.Must{UID: c.UID, Version: c.ResourceVersion}, options, &found.prune, nil)
+		return a.discard(ctx, o, wire.Must{UID: c.UID, Version: c.ResourceVersion}, options, &found.prune, pods, nil)
 	})
 	for _, r := range results {
 		if _, ok := approved[r.ID]; ok {

@@ -81,10 +81,15 @@ func (a *Applier) useAll(ctx context.Context) (views []*view.Kind, done func(), 
 func (a *Applier) carryOut(ctx context.Context, plan *prunePlan, options PruneOptions) (PruneReport, error) {
 	again := func(o Observed) bool { return options.Keep == nil || !options.Keep(o) }
 	report := PruneReport{
-		Results: plan.refused, Pending: plan.pending, Remaining: plan.remaining, Unproven: plan.unproven, Unseen: plan.unseenKinds(),
+		Results: plan.refused, Waiting: plan.waits, Pending: plan.pending, Remaining: plan.remaining,
+		Unproven: plan.unproven, Unseen: plan.unseenKinds(),
 	}
-	for _, r := range a.retire(plan, func(o *Observed) Result { return a.discard(ctx, o, o.must(), options, plan, again) }) {
+	discard := func(o *Observed, pods *inquiry) Result {
+		return a.discard(ctx, o, o.must(), options, plan, pods, again)
+	}
+	for _, r := range a.retire(plan, discard) {
 		if kind := r.ID.GroupKind(); errors.Is(r.Err, ErrNeeded) && !isNamespace(kind) && !isDefinition(kind) {
+			report.Waiting = append(report.Waiting, r)
 			report.Pending++
 			continue
 		}
@@ -97,22 +102,22 @@ func (a *Applier) carryOut(ctx context.Context, plan *prunePlan, options PruneOp
 	return report, errors.Join(plan.unseenError(), Report{Results: report.Results}.Err(), context.Cause(ctx))
 }
 
-// retire deletes the objects of a plan with discard, which returns the result of one. What an object needs that was not
-// deleted stays, and its result is ErrNeeded.
-func (a *Applier) retire(plan *prunePlan, discard func(*Observed) Result) (results []Result) {
+// retire deletes the objects of a plan with discard, which returns the result of one, and asks for pods as of its rank. What
+// an object needs that was not deleted stays, and its result is ErrNeeded.
+func (a *Applier) retire(plan *prunePlan, discard func(*Observed, *inquiry) Result) (results []Result) {
 	if len(plan.due) == 0 {
 		return nil
 	}
 	s := plan.standing(a.Live.registry.plural)
-	needed := func(id, by ID) Result { return Result{id, Refused, fmt.Errorf("%w: %s must stay", ErrNeeded, by)} }
+	needed := func(id, by ID) Result { return Result{id, Refused, neededBy(by)} }
 	for due := range plan.ranks() {
-		plan.pods = a.inquire(plan.podsOf)
+		pods := a.Live.inquire(a.Objects, plan.podsOf)
 		done := make([]Result, len(due))
 		a.each(len(due), func(i int) {
 			if by, ok := s.needing(&due[i]); ok {
 				done[i] = needed(due[i].ID, by)
 			} else {
-				done[i] = discard(&due[i])
+				done[i] = discard(&due[i], pods)
 			}
 		})
 		for i, r := range done {

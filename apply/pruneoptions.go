@@ -70,7 +70,9 @@ type PruneReport struct {
 	// because an object needs them that must be deleted and is still there, such as what isolates pods. A
 	// later call deletes them; no event tells when.
 	Pending int
-	// Remaining counts the objects that are to go and are still there: those whose deletion was
+	// Waiting holds those of Pending that an object needs, in no order, each with [ErrNeeded], which names what needs it.
+	Waiting []Result
+	// Remaining counts the objects that must be deleted and are still there: those whose deletion was
 	// accepted, by this call or an earlier one, and that the watch still shows, and the Pending ones.
 	// With an empty set, no error and none remaining, nothing is left.
 	Remaining int

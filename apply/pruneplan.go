@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,10 +34,10 @@ type prunePlan struct {
 	orphan      func(Observed) bool
 	propagation metav1.DeletionPropagation
 
+	waits     []Result              // what stays because it is needed, with ErrNeeded
 	waiting   []Observed            // what waits for pods, and what it needs
 	postponed []ID                  // of it, what isolates the pods of workloads that stay or end
 	podsOf    func(Observed) string // the pods for which what isolates them waits; nil: those that end
-	pods      *inquiry              // asks for them once more before a deletion
 
 	staying []Observed            // workloads that must be deleted: in their grace, or held
 	ending  []Observed            // workloads whose deletion is accepted already
@@ -153,6 +152,21 @@ func (d *prunePlan) end(o Observed) {
 func (d *prunePlan) refuse(r Result) {
 	d.refused = append(d.refused, r)
 	slices.SortFunc(d.refused, func(a, b Result) int { return a.ID.Compare(b.ID) })
+}
+
+// wait notes an object that stays because it is needed.
+func (d *prunePlan) wait(id ID, why error) {
+	d.waits = append(d.waits, Result{id, Refused, why})
+	d.pending++
+}
+
+func neededBy(by ID) error { return fmt.Errorf("%w: %s must stay", ErrNeeded, by) }
+
+var errUnseenPods = fmt.Errorf("%w, perhaps, by pods of a kind that cannot be seen", ErrNeeded)
+
+// awaits reports whether the deletion of o waits for pods of its namespace.
+func (d *prunePlan) awaits(o Observed) bool {
+	return isolates(o.ID.GroupKind()) && o.ID.Namespace != anywhere && (d.orphan == nil || !d.orphan(o))
 }
 
 // unseenIn returns a kind whose objects cannot be seen and would be deleted with a
@@ -271,32 +285,6 @@ func (d *prunePlan) hold(stops func(Observed) bool) (held []Observed) {
 	return held
 }
 
-// idle selects the units of which everything waits.
-func (d *prunePlan) idle(waits map[ID]error) func(Observed) bool {
-	unitOf := d.unit
-	if unitOf == nil {
-		unitOf = func(o Observed) string { return o.ID.String() }
-	}
-	moves := map[string]bool{}
-	for _, o := range d.due {
-		if _, waits := waits[o.ID]; !waits {
-			moves[unitOf(o)] = true
-		}
-	}
-	return func(o Observed) bool {
-		_, waits := waits[o.ID]
-		return waits && !moves[unitOf(o)]
-	}
-}
-
-// clone returns a copy of a plan to try on it what would be taken out.
-func (d *prunePlan) clone() prunePlan {
-	c := *d
-	c.due, c.refused, c.staying, c.ending = slices.Clone(d.due), slices.Clone(d.refused), slices.Clone(d.staying), slices.Clone(d.ending)
-	c.foreground = maps.Clone(d.foreground)
-	return c
-}
-
 // unseenError names the kinds that cannot be seen, nil if there are none.
 func (d *prunePlan) unseenError() error {
 	var errs []error
@@ -369,14 +357,20 @@ func (d *prunePlan) settle(s *standing, options PruneOptions, closing func(names
 		case isolates:
 			d.isolate(o)
 		}
-		if _, needed := s.needing(&o); needed || isolates && blind { // pods may run that cannot be seen
+		if by, needed := s.needing(&o); needed || isolates && blind { // pods may run that cannot be seen
 			s.add(&o, d.after[o.ID])
-			d.pending++
+			why := errUnseenPods
+			if needed {
+				why = neededBy(by)
+			}
+			d.wait(o.ID, why)
 			if isolates {
 				d.postponed = append(d.postponed, o.ID)
 			}
 			if isNamespace(kind) {
-				d.pending += len(d.within[o.ID.Name])
+				for _, inside := range d.within[o.ID.Name] {
+					d.wait(inside.ID, why)
+				}
 				going[o.ID.Name] = false
 			}
 			return true

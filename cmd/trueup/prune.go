@@ -85,7 +85,7 @@ func (s *session) prune(ctx context.Context, in io.Reader, flags pruneFlags) err
 		out.Printf("%s carries the labels of the set and was not applied by it: it is left\n", id)
 	}
 	if len(results) > 0 || !flags.silent {
-		s.wait(report.Pending, "prune")
+		s.wait(report, "prune")
 	}
 	if len(results)+len(ids)+report.Pending == 0 && err == nil && !flags.silent {
 		out.Printf("%s: nothing to prune\n", s.options.part)
@@ -144,14 +144,17 @@ func (s *session) delete(c *cobra.Command, whole, yes bool, verb string, options
 	} else {
 		report, err = s.applier.Delete(c.Context(), ids, options)
 	}
-	s.wait(report.Pending, "delete")
+	s.wait(report, "delete")
 	s.report(report.Results)
 	return s.ended(err)
 }
 
-// wait says that a command has left objects for now.
-func (s *session) wait(pending int, command string) {
-	if s.outcomes.Pending = pending; pending > 0 {
-		s.options.out.Printf("%s left until what needs it is gone, such as pods that it isolates: %s again\n", show.Objects(pending), command)
+// wait says that a command has left objects for now, and why.
+func (s *session) wait(report apply.PruneReport, command string) {
+	for _, r := range report.Waiting {
+		s.options.out.Printf("%s: %s\n", r.ID, r.Err)
+	}
+	if s.outcomes.Pending = report.Pending; report.Pending > 0 {
+		s.options.out.Printf("%s left until what needs it is gone: %s again\n", show.Objects(report.Pending), command)
 	}
 }

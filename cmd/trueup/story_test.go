@@ -642,7 +642,8 @@ func deleteStory(b *bench) {
 		b.on(0, "apply", "--wait")
 		require.NoError(b, os.Remove(filepath.Join(b.shop, "web.yaml")))
 		text := b.run(0, command...)
-		require.Contains(b, text, "1 object left until what needs it is gone, such as pods that it isolates: "+command[0]+" again\n")
+		require.Contains(b, text, "NetworkPolicy.networking.k8s.io/"+b.ns+"/web: is still needed: ")
+		require.Contains(b, text, "\n1 object left until what needs it is gone: "+command[0]+" again\n")
 		require.Contains(b, text, " deleted\n", "the Deployment")
 		await.Eventually(b, "its isolation is gone, too", func() bool {
 			return !strings.Contains(b.run(0, command...), "left until") && b.kubectl("get", "networkpolicy", "-o", "name") == ""

@@ -40,9 +40,9 @@ func (e *ending) forget(key types.NamespacedName) {
 	delete(e.since, key)
 }
 
-// held is the outcome of a deletion that waits for children.
-func (w *work[T]) held(object T) outcome {
-	var o outcome
+// held is the outcome of a deletion that waits for children: for their finalizers, or for what needs them.
+func (w *work[T]) held(object T, left apply.PruneReport) outcome {
+	o := outcomeOf(nil, left.Waiting, nil, nil)
 	for child := range w.live.Part(string(object.GetUID())) {
 		if child.Deleting && !child.Gone {
 			o.causes = append(o.causes, readiness.Cause{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -92,6 +93,10 @@ func children(_ context.Context, site *Site) ([]operator.Object, error) {
 	case "role":
 		rules := []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/" + site.Name}}}
 		return append(pages, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "site-" + site.Name}, Rules: rules}), nil
+	case "isolated":
+		policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "site-" + site.Name}}
+		policy.Spec.PodSelector.MatchLabels = map[string]string{"site": site.Name}
+		return append(pages, policy), nil
 	case "flaky":
 		if asked.Add(1) < 3 {
 			return nil, errors.New("the shop does not answer")
@@ -163,8 +168,10 @@ func TestAnOperatorOnARealServer(t *testing.T) {
 	s.kubectl("wait", "--for=condition=Established", "crd/sites.example.com", "--timeout=300s")
 	o := &operator.Operator[*Site]{
 		Config: s.cluster.Config, Name: "site-operator", Domain: "example.com", Scheme: scheme.Scheme,
-		Kind:        schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Site"},
-		Owns:        []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}},
+		Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Site"},
+		Owns: []schema.GroupVersionKind{
+			{Version: "v1", Kind: "ConfigMap"}, {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+		},
 		OwnsCluster: []schema.GroupVersionKind{{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}},
 		Referenced:  []kube.Kind{{Resource: secrets, Whole: true}}, References: themeOf, ReferencesOf: baseOf,
 		Conditions: func(site *Site) *[]metav1.Condition { return &site.Status.Conditions },
@@ -215,6 +222,7 @@ func TestAnOperatorOnARealServer(t *testing.T) {
 		{"an error that may pass is tried again", (*sites).flaky},
 		{"a child without a namespace lives and goes with its site", (*sites).role},
 		{"what a site refers to is read, and wakes it", (*sites).theme},
+		{"a site waits for the pods that it isolates", (*sites).isolated},
 		{"a page that may not be deleted is in the status", (*sites).kept},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.tell(&sites{t, s.cluster, o}) })
@@ -313,4 +321,25 @@ func (s *sites) deleted() {
 		s.condition("going", "Reconciling", "True Terminating"))
 	s.kubectl("patch", "configmap", "going-a", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 	await.Eventually(s, "the site has gone", func() bool { return s.kubectl("get", "site", "going", "--ignore-not-found") == "" })
+}
+
+// A policy has no finalizer that would hold it: the site stays for it, and says so.
+func (s *sites) isolated() {
+	s.put("isolated", "isolated", "isolated-a")
+	s.condition("isolated", "Ready", "True Ready")
+	require.NoError(s, s.cluster.Apply(s.Context(), `
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default, labels: {site: isolated}, finalizers: [example.com/slow]}
+spec: {containers: [{name: web, image: "web:1"}]}
+`))
+	s.kubectl("delete", "pod", "web", "--wait=false")
+	s.kubectl("delete", "site", "isolated", "--wait=false")
+	require.Equal(s, "NetworkPolicy.networking.k8s.io/default/site-isolated: is still needed: pods that it isolates are ending",
+		s.condition("isolated", "Reconciling", "True Blocked"))
+	require.Equal(s, "site-isolated", s.kubectl("get", "networkpolicies", "-o", "jsonpath={.items[*].metadata.name}"))
+	s.kubectl("patch", "pod", "web", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	await.Eventually(s, "the site has gone, and its policy", func() bool {
+		return s.kubectl("get", "site/isolated", "networkpolicy/site-isolated", "--ignore-not-found") == ""
+	})
 }

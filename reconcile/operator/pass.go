@@ -68,7 +68,7 @@ func (w *work[T]) deleteChildren(ctx context.Context, key types.NamespacedName, 
 	if err != nil {
 		return false, errors.Join(err, w.report(ctx, object, stuck(left, err), nil))
 	}
-	if held := w.held(object); left.Remaining > 0 && w.ending.takes(key) && len(held.causes) > 0 {
+	if held := w.held(object, left); left.Remaining > 0 && w.ending.takes(key) && len(held.causes) > 0 {
 		err = w.report(ctx, object, held, nil)
 	}
 	return left.Remaining == 0, err

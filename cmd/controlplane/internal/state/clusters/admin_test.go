@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
@@ -431,6 +432,7 @@ func TestConcurrentChangesGetGaplessGenerationsAndConsistentBodies(t *testing.T)
 			for i := range each {
 				path := fmt.Sprintf("%s%s/services/44444444-4444-4444-8444-%012d/production", projectsPath, projectX, writer)
 				got := w.admin("PUT", path, strings.Replace(serviceBody, "shop:1", fmt.Sprintf("shop:%d", i), 1))
+				assert.Contains(t, []int{200, 201}, got.status, got.body)
 				generations <- got.number("generation")
 			}
 		})

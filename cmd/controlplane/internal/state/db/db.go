@@ -36,6 +36,9 @@ type Database struct {
 	// connection, so that the writers of this process queue up instead of
 	// failing on each other's locks.
 	reader, writer *sql.DB
+	// turn has room for the one transaction that writes to a SQLite. Those that wait for it get it in the order in which
+	// they came: database/sql picks any of those that wait for a connection, and one may wait for ever. Nil: no turns.
+	turn chan struct{}
 	// classify adds ErrBusy to the driver's errors that mean it.
 	classify func(error) error
 	// bind turns the ? of a query into what the database takes.
@@ -94,7 +97,7 @@ const attempts = 3
 // about 50 and 100 ms: do must have no effect but on the database.
 func (d *Database) Write(ctx context.Context, do func(*Tx) error) error {
 	for attempt := 1; ; attempt++ {
-		err := d.transact(ctx, d.writer, sql.TxOptions{}, d.lock, do)
+		err := d.inTurn(ctx, do)
 		if err == nil || attempt == attempts || !sqlstore.Retryable(err) && !moved(err) {
 			return err
 		}
@@ -103,6 +106,19 @@ func (d *Database) Write(ctx context.Context, do func(*Tx) error) error {
 			return err
 		}
 	}
+}
+
+// inTurn is one attempt of Write.
+func (d *Database) inTurn(ctx context.Context, do func(*Tx) error) error {
+	if d.turn != nil {
+		select {
+		case d.turn <- struct{}{}:
+			defer func() { <-d.turn }()
+		case <-ctx.Done():
+			return d.classify(fmt.Errorf("begin: %w", ctx.Err()))
+		}
+	}
+	return d.transact(ctx, d.writer, sql.TxOptions{}, d.lock, do)
 }
 
 func (d *Database) transact(ctx context.Context, db *sql.DB, options sql.TxOptions, lock string, do func(*Tx) error) error {

@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"fmt"
 	"io/fs"
@@ -12,10 +13,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
@@ -640,4 +644,44 @@ func TestASecondOneOnAFileIsSeen(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, alone)
 	require.NoError(t, third.Close())
+}
+
+// However many write at once, none waits longer than those that came before it take.
+func TestWritersOfASQLiteTakeTurnsInTheOrderOfTheirArrival(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "trueup.db")
+	synctest.Test(t, func(t *testing.T) {
+		database, err := db.SQLite{Path: path}.Open(t.Context())
+		require.NoError(t, err)
+		const many = 30
+		hold, begun := make(chan struct{}), make(chan struct{})
+		order := make(chan int, many+1)
+		var writers sync.WaitGroup
+		write := func(ctx context.Context, n int) error {
+			return database.Write(ctx, func(*db.Tx) error {
+				if n < 0 {
+					close(begun)
+					<-hold
+				}
+				order <- n
+				return nil
+			})
+		}
+		writers.Go(func() { assert.NoError(t, write(t.Context(), -1)) })
+		<-begun
+		for n := range many {
+			writers.Go(func() { assert.NoError(t, write(t.Context(), n)) })
+			synctest.Wait() // it waits for its turn
+		}
+		late, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, write(late, many), context.DeadlineExceeded)
+		close(hold)
+		writers.Wait()
+		close(order)
+		for want := -1; want < many; want++ {
+			require.Equal(t, want, <-order)
+		}
+		require.NoError(t, database.Close())
+	})
 }

@@ -116,7 +116,7 @@ func (c SQLite) open(ctx context.Context) (*Database, error) {
 	reader.SetMaxOpenConns(maxReaders)
 	store := &Database{
 		name: path, path: path,
-		reader: reader, writer: writer, classify: classifySQLite, bind: asIs,
+		reader: reader, writer: writer, turn: make(chan struct{}, 1), classify: classifySQLite, bind: asIs,
 		reading: sql.TxOptions{ReadOnly: true},
 	}
 	if err := c.prepare(ctx, writer); err != nil {

@@ -32,4 +32,10 @@
 //
 // A child that is refused delays no other, and no other object. Of an object that the
 // type cannot hold, or whose function fails, the children stay as they are. While one child is unknown, none is pruned.
+//
+// # Deletion
+//
+// The children go before their object, and a policy after the pods that it isolates: the finalizer stays until then, and the
+// status says what it waits for. kubectl delete --cascade=foreground has the garbage collector delete the children at once and
+// in no order, the policy before the pods; the default of kubectl leaves the order to the operator.
 package operator

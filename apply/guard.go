@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -221,4 +222,17 @@ func (g *Guard) save(ctx context.Context, next tally, now time.Time) error {
 	}
 	g.tally = next
 	return nil
+}
+
+// explain gives the units of the error its reason, and the units that only contain
+// held objects theirs.
+func (h *Held) explain(e *LimitError) {
+	for i := range h.Units {
+		u := &h.Units[i]
+		if _, found := slices.BinarySearch(e.Units, u.Unit); found {
+			u.Reason = e.reason()
+		} else if u.Reason == "" {
+			u.Reason = "it contains objects that are held"
+		}
+	}
 }

@@ -171,19 +171,6 @@ func (g *Guard) objectsOf(list []Observed, plan *prunePlan) map[string][]string 
 	return objects
 }
 
-// explain gives the units of the error its reason, and the units that only contain
-// held objects theirs.
-func (h *Held) explain(e *LimitError) {
-	for i := range h.Units {
-		u := &h.Units[i]
-		if _, found := slices.BinarySearch(e.Units, u.Unit); found {
-			u.Reason = e.reason()
-		} else if u.Reason == "" {
-			u.Reason = "it contains objects that are held"
-		}
-	}
-}
-
 // over returns a LimitError if the units of a cause are more than its limit allows, or
 // the guard holds that cause already.
 func (g *Guard) over(t tally, fresh []string, named bool, units *census) *LimitError {
@@ -329,7 +316,8 @@ func (a *Applier) waitForPods(
 		waits[id] = nil
 	}
 	due := slices.DeleteFunc(trial.due, func(o Observed) bool { return !plan.awaits(o) })
-	if _, limited := errors.AsType[*LimitError](err); limited {
+	limited := isLimit(err)
+	if limited {
 		due = plan.alone(due) // there may be fewer units than the guard has counted
 	}
 	isolated, errs := make([]bool, len(due)), make([]error, len(due))
@@ -340,10 +328,21 @@ func (a *Applier) waitForPods(
 			waits[due[i].ID] = errs[i]
 		}
 	}
-	if options.Approved != "" && err == nil {
-		return waits, none // the approval is for all that is due
+	idle = plan.idle(waits)
+	if limited {
+		trial = plan.clone()
+		trial.waiting = trial.hold(idle)
+		limited = isLimit(rest(&trial))
 	}
-	return waits, plan.idle(waits)
+	if limited || options.Approved != "" && err == nil {
+		idle = none // all that is due is held, or approved, together
+	}
+	return waits, idle
+}
+
+func isLimit(err error) bool {
+	_, limited := errors.AsType[*LimitError](err)
+	return limited
 }
 
 // idle selects the units of which everything waits.

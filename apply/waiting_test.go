@@ -62,7 +62,7 @@ func TestAUnitThatWaitsDoesNotCount(t *testing.T) {
 			require.Equal(t, []string{"configmaps d-1"}, s.deleted)
 			s.show(mapID("e-1"), nil)
 			report, _ = s.prune(options)
-			require.Equal(t, []string{"e"}, unitsOf(report.Held))
+			require.Equal(t, []string{"a", "b", "c", "e"}, unitsOf(report.Held), "what is held is all that is absent")
 		})
 	}
 }
@@ -103,6 +103,26 @@ func TestAUnitWhoseRestWaitsCountsOnceForTheWindow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is held anyway is held with what waits, so that one approval is for all, before and after the pods have ended.
+func TestWhatIsHeldIsHeldWithWhatWaits(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, policyKind, configMapKind)
+	s.show(policyOf("a"), nil)
+	s.show(mapID("b-1"), nil)
+	s.show(mapID("c-1"), nil)
+	options := PruneOptions{Complete: true, AllowEmpty: true, Guard: &Guard{Unit: byName, Absent: Limit{Count: 1}}}
+	s.ends(true)
+	report, err := s.prune(options)
+	require.Error(t, err)
+	require.Equal(t, []string{"a", "b", "c"}, unitsOf(report.Held))
+	options.Approved = report.Held.Digest
+	s.ends(false)
+	report, err = s.prune(options)
+	require.NoError(t, err)
+	require.Empty(t, report.Held.Units)
+	require.ElementsMatch(t, []string{"networkpolicies a-isolation", "configmaps b-1", "configmaps c-1"}, s.deleted)
 }
 
 // An approval is for what waits, too, and for as long as it waits.

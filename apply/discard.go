@@ -288,7 +288,10 @@ func (a *Applier) discard(
 	for try := 1; recheck != nil && apierrors.IsConflict(err) && try < discardTries; try++ {
 		// Perhaps only its status has changed. Decide again once the view shows the
 		// change.
-		now, ok := a.await(ctx, v, o)
+		now, goes, ok := a.await(ctx, v, o)
+		if goes {
+			err = nil // another has deleted it
+		}
 		if !ok || !recheck(now) {
 			break
 		}
@@ -317,9 +320,9 @@ const (
 	discardWait  = 2 * time.Second
 )
 
-// await returns the object as the view shows it after another change, and whether it
-// still is the same object, ours, and not being deleted.
-func (a *Applier) await(ctx context.Context, v *view.Kind, o *Observed) (Observed, bool) {
+// await returns the object as the view shows it after another change, and whether it still is the same object, ours, and not
+// being deleted. Goes is that it is being deleted. What is not found may have lost its labels, and still be there.
+func (a *Applier) await(ctx context.Context, v *view.Kind, o *Observed) (now Observed, goes, ok bool) {
 	n := view.NameOf(o.ID.Namespace, o.ID.Name)
 	changed := make(chan struct{})
 	v.Await(n, o.record.Version(), changed, sync.OnceFunc(func() { close(changed) }))
@@ -334,9 +337,9 @@ func (a *Applier) await(ctx context.Context, v *view.Kind, o *Observed) (Observe
 	look := v.Look(n)
 	r := &look.Record
 	if !look.Found || r.UID() != string(o.UID) || r.Version() == o.record.Version() || r.Deleting() || r.Unowned() || r.Part() != o.Part {
-		return Observed{}, false
+		return Observed{}, look.Found && r.UID() == string(o.UID) && r.Deleting(), false
 	}
-	return observe(o.ID.GroupKind(), n, r, a.Live.identity), true
+	return observe(o.ID.GroupKind(), n, r, a.Live.identity), false, true
 }
 
 // ownerLabels returns the keys of our ownership labels.

@@ -232,3 +232,30 @@ func TestPodsOfAnObjectThatIsWatchedEndWithIt(t *testing.T) {
 		require.Equal(t, test.stays, len(s.deleted) == 0, name)
 	}
 }
+
+// Two programs that delete the same object at once: the second finds it being deleted, which is what it wants.
+func TestADeletionThatAnotherBeganIsDone(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*metav1.PartialObjectMetadata)
+		done   bool
+	}{
+		"it is being deleted": {dying, true},
+		"another of its name is being deleted": {func(m *metav1.PartialObjectMetadata) {
+			m.UID = "another"
+			dying(m)
+		}, false},
+		"it is not ours any more": {unowned, false},
+	} {
+		s := newStage(t, program, configMapKind)
+		s.show(mapID("a"), nil)
+		s.deletes = func(string, metav1.DeleteOptions) error {
+			s.show(mapID("a"), test.change)
+			return apierrors.NewConflict(schema.GroupResource{}, "a", nil)
+		}
+		report, err := s.prune(whole)
+		require.Equal(t, test.done, err == nil, name)
+		require.Equal(t, test.done, report.Remaining == 1, name)
+		require.Len(t, s.deleted, 1, name)
+	}
+}

@@ -40,7 +40,7 @@ func TestKeepIsAskedAgainAboutAnObjectThatHasChanged(t *testing.T) {
 		"of no account":  {nil, 2, Deleted},
 		"to be kept":     {func(m *metav1.PartialObjectMetadata) { m.Labels["keep"] = "yes" }, 1, Failed},
 		"a successor":    {func(m *metav1.PartialObjectMetadata) { m.UID = "another" }, 1, Failed},
-		"dying already":  {dying, 1, Failed},
+		"dying already":  {dying, 1, Deleted},
 		"no longer ours": {unowned, 1, Failed},
 		"another part's": {func(m *metav1.PartialObjectMetadata) { m.Labels["part"] = "q" }, 1, Failed},
 	} {

@@ -31,16 +31,15 @@ func (g *Guard) hold(
 	now := time.Now()
 	var units census
 	due, objects := map[string]bool{}, map[string][]string{}
+	counts := func(o Observed) bool { _, counts := due[g.unitOf(o)]; return counts }
 	if len(plan.due) > 0 {
 		units = count()
 		due = g.unitsOf(plan, units.stated, gone)
-		counted := slices.DeleteFunc(slices.Clone(plan.due), func(o Observed) bool { _, counts := due[g.unitOf(o)]; return !counts })
-		objects = g.objectsOf(counted, plan)
+		objects = g.objectsOf(slices.DeleteFunc(slices.Clone(plan.due), func(o Observed) bool { return !counts(o) }), plan)
 	}
 	if len(due) == 0 && g.tally.idle() && (g.loaded || g.Memory == nil) {
 		return Held{}, nil
 	}
-	counts := func(o Observed) bool { _, counts := due[g.unitOf(o)]; return counts }
 	if err := g.load(ctx, now); err != nil {
 		if len(due) == 0 {
 			return Held{}, nil // nothing is to be held, and nothing has to be remembered

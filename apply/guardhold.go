@@ -274,9 +274,7 @@ func (a *Applier) restrain(
 		if guard != nil {
 			held, err = guard.hold(ctx, plan, func() census { return a.census(guard, plan, set, views) }, options.Gone, options.Approved, note)
 		}
-		if len(plan.due) > 0 {
-			plan.settle(plan.standing(a.Live.registry.plural), options, a.Live.registry.closing)
-		}
+		a.settle(plan, options)
 		return held, err
 	}
 	waits, idle := a.waitForPods(ctx, plan, options, func(trial *prunePlan) error {
@@ -297,6 +295,12 @@ func (a *Applier) restrain(
 	return held, err
 }
 
+func (a *Applier) settle(plan *prunePlan, options PruneOptions) {
+	if len(plan.due) > 0 {
+		plan.settle(plan.standing(a.Live.registry.plural), options, a.Live.registry.closing)
+	}
+}
+
 // waitForPods returns what of a plan isolates pods of its namespace that end, and thus stays for now: with nil, or with an
 // error if they cannot be seen. It asks the server: a pod may have no owner any more, and its workload be gone. Idle
 // selects what of it the guard need not know of: everything that is due of its unit waits. Rest takes out of a plan what
@@ -308,17 +312,21 @@ func (a *Applier) waitForPods(
 	if !slices.ContainsFunc(plan.due, plan.awaits) {
 		return nil, none
 	}
-	trial := plan.clone()
+	free, trial := plan.clone(), plan.clone()
+	a.settle(&free, options) // as if the guard held nothing
 	err := rest(&trial)
 	waits = map[ID]error{}
-	for _, id := range trial.postponed {
+	for _, id := range slices.Concat(free.postponed, trial.postponed) {
 		waits[id] = nil
 	}
-	due := slices.DeleteFunc(trial.due, func(o Observed) bool { return !plan.awaits(o) })
-	limited := isLimit(err)
+	due, limited := trial.due, isLimit(err)
 	if limited {
 		due = plan.alone(due) // there may be fewer units than the guard has counted
 	}
+	due = slices.DeleteFunc(due, func(o Observed) bool {
+		_, known := waits[o.ID]
+		return known || !plan.awaits(o)
+	})
 	isolated, errs := make([]bool, len(due)), make([]error, len(due))
 	ask := a.Live.inquire(a.Objects, options.podsOf)
 	a.each(len(due), func(i int) { isolated[i], errs[i] = ask.isolates(ctx, &due[i]) })
@@ -366,7 +374,7 @@ func (p *prunePlan) idle(waits map[ID]error) func(Observed) bool {
 func (p *prunePlan) clone() prunePlan {
 	c := *p
 	c.due, c.refused, c.staying, c.ending = slices.Clone(p.due), slices.Clone(p.refused), slices.Clone(p.staying), slices.Clone(p.ending)
-	c.waits, c.foreground = slices.Clone(p.waits), maps.Clone(p.foreground)
+	c.foreground = maps.Clone(p.foreground)
 	return c
 }
 

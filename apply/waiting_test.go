@@ -67,10 +67,32 @@ func TestAUnitThatWaitsDoesNotCount(t *testing.T) {
 	}
 }
 
+// What waits for a workload that ends is not asked for, and does not count either.
+func TestAUnitThatWaitsForAWorkloadDoesNotCount(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, policyKind, deploymentKind, configMapKind)
+	s.show(policyOf("a"), nil)
+	s.show(ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "a-web"}, dying)
+	s.show(mapID("b-1"), nil)
+	s.ends(false)
+	report, err := s.prune(PruneOptions{Complete: true, AllowEmpty: true, Guard: &Guard{Unit: byName, Absent: Limit{Count: 1}}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"configmaps b-1"}, s.deleted)
+	require.Equal(t, 1, report.Pending)
+}
+
 // A unit counts from its first deletion on, for the window and once, however long its policy waits.
 func TestAUnitWhoseRestWaitsCountsOnceForTheWindow(t *testing.T) {
 	t.Parallel()
-	for name, wait := range map[string]time.Duration{"shorter": time.Minute, "longer": 2 * time.Hour} {
+	none := func(Observed) bool { return false }
+	for name, test := range map[string]struct {
+		wait   time.Duration
+		orphan func(Observed) bool
+	}{
+		"shorter":                          {time.Minute, nil},
+		"shorter, and some may be orphans": {time.Minute, none},
+		"longer":                           {2 * time.Hour, nil},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -78,7 +100,7 @@ func TestAUnitWhoseRestWaitsCountsOnceForTheWindow(t *testing.T) {
 				s.show(policyOf("a"), nil)
 				rest := s.show(mapID("a-1"), nil)
 				s.ends(true)
-				options := PruneOptions{Complete: true, AllowEmpty: true, Guard: &Guard{Unit: byName, Absent: Limit{Count: 1}}}
+				options := PruneOptions{Complete: true, AllowEmpty: true, Guard: &Guard{Unit: byName, Absent: Limit{Count: 1}}, Orphan: test.orphan}
 				prune := func(want ...string) PruneReport {
 					s.deleted = nil
 					report, _ := s.prune(options)
@@ -87,9 +109,10 @@ func TestAUnitWhoseRestWaitsCountsOnceForTheWindow(t *testing.T) {
 				}
 				prune("configmaps a-1")
 				require.NoError(t, s.Live.registry.view(configMapKind).Sink("").Drop(rest))
-				time.Sleep(wait)
+				time.Sleep(test.wait)
+				prune()
 				s.show(mapID("b-1"), nil)
-				if wait < time.Hour {
+				if test.wait < time.Hour {
 					report := prune()
 					require.Equal(t, []string{"b"}, unitsOf(report.Held))
 					s.ends(false)
@@ -182,6 +205,28 @@ func TestPodsAreAskedForAgainAfterAChange(t *testing.T) {
 			require.Len(t, s.deleted, 2, name)
 		}
 	}
+}
+
+// The workload may have gone before the change, too: what was seen of it is of the past.
+func TestWorkloadsAreAskedForAgainAfterAChange(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, policyKind, configMapKind)
+	s.show(isolationID, nil)
+	there := map[string][]metav1.PartialObjectMetadata{
+		"pods":        {ofServer("web-1-a", "apps/v1 ReplicaSet web-1", false)},
+		"replicasets": {ofServer("web-1", "", false)},
+	}
+	s.serve(there, nil)
+	s.deletes = func(string, metav1.DeleteOptions) error {
+		there["replicasets"] = nil
+		s.show(isolationID, nil)
+		return apierrors.NewConflict(schema.GroupResource{}, "isolation", nil)
+	}
+	report, err := s.prune(whole)
+	require.NoError(t, err)
+	require.Len(t, s.deleted, 1, "the second is not sent")
+	require.Equal(t, 1, report.Pending)
+	require.Equal(t, []Result{{isolationID, Refused, errPodsEnd}}, report.Waiting)
 }
 
 // Pods are asked for after the workloads beside a policy have gone, not only before.

@@ -316,7 +316,7 @@ func (a *Applier) waitForPods(
 	a.settle(&free, options) // as if the guard held nothing
 	err := rest(&trial)
 	waits = map[ID]error{}
-	for _, id := range slices.Concat(free.postponed, trial.postponed) {
+	for _, id := range free.postponed {
 		waits[id] = nil
 	}
 	due, limited := trial.due, isLimit(err)

@@ -3,6 +3,7 @@ package apply //nolint:testpackage // lists are given, page by page
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -304,5 +305,21 @@ func TestWhatIsReleasedKeepsItsNamespace(t *testing.T) {
 			require.Equal(t, map[string]Action{"ConfigMap": Released, "Namespace": Refused}, ends)
 			require.Empty(t, s.deleted)
 		})
+	}
+}
+
+func TestADefinitionStaysWhileItsObjectsCannotBeSeen(t *testing.T) {
+	t.Parallel()
+	definition := ID{Group: crdKind.Group, Kind: crdKind.Kind, Name: "widgets.example.com"}
+	options := whole
+	options.DeleteForeign = false
+	for _, err := range []error{nil, apierrors.NewInternalError(ErrNotSynced)} {
+		s := newStage(t, program, crdKind, widgetKind, configMapKind)
+		s.show(definition, nil)
+		s.serve(nil, map[string]error{"widgets": err})
+		report, got := s.prune(options)
+		require.Equal(t, err != nil, errors.Is(got, ErrNeeded), "%v", got)
+		require.Len(t, report.Results, 1)
+		require.Equal(t, err == nil, slices.Contains(s.deleted, "customresourcedefinitions widgets.example.com"))
 	}
 }

@@ -285,11 +285,13 @@ func (a *Applier) restrain(
 	held, err = hold(plan, note)
 	plan.waiting = append(plan.waiting, plan.hold(func(o Observed) bool { _, waits := waits[o.ID]; return waits })...)
 	for i := range plan.waiting {
-		switch o := &plan.waiting[i]; {
-		case waits[o.ID] != nil:
-			plan.refuse(Result{o.ID, Waiting, isolationError(waits[o.ID])})
+		switch id := plan.waiting[i].ID; {
+		case waits[id] == nil: // it contains what waits
+			plan.wait(id, errPodsEnd)
+		case errors.Is(waits[id], ErrNeeded):
+			plan.wait(id, waits[id])
 		default:
-			plan.wait(o.ID, errPodsEnd)
+			plan.refuse(Result{id, Waiting, waits[id]})
 		}
 	}
 	return held, err
@@ -301,8 +303,8 @@ func (a *Applier) settle(plan *prunePlan, options PruneOptions) {
 	}
 }
 
-// waitForPods returns what of a plan isolates pods of its namespace that end, and thus stays for now: with nil, or with an
-// error if they cannot be seen. It asks the server: a pod may have no owner any more, and its workload be gone. Idle
+// waitForPods returns what of a plan isolates pods of its namespace that end, and thus stays for now: with [ErrNeeded], or
+// with [ErrNotSynced] if they cannot be seen. It asks the server: a pod may have no owner any more, and its workload be gone. Idle
 // selects what of it the guard need not know of: everything that is due of its unit waits. Rest takes out of a plan what
 // stays anyhow, which is not asked for.
 func (a *Applier) waitForPods(
@@ -316,8 +318,8 @@ func (a *Applier) waitForPods(
 	a.settle(&free, options) // as if the guard held nothing
 	err := rest(&trial)
 	waits = map[ID]error{}
-	for _, id := range free.postponed {
-		waits[id] = nil
+	for _, r := range free.postponed {
+		waits[r.ID] = r.Err
 	}
 	due, limited := trial.due, isLimit(err)
 	if limited {
@@ -327,12 +329,11 @@ func (a *Applier) waitForPods(
 		_, known := waits[o.ID]
 		return known || !plan.awaits(o)
 	})
-	isolated, errs := make([]bool, len(due)), make([]error, len(due))
-	ask := a.Live.inquire(a.Objects, options.podsOf)
-	a.each(len(due), func(i int) { isolated[i], errs[i] = ask.isolates(ctx, &due[i]) })
+	why, ask := make([]error, len(due)), a.Live.inquire(a.Objects, options.podsOf)
+	a.each(len(due), func(i int) { why[i] = ask.mayGo(ctx, &due[i]) })
 	for i := range due {
-		if isolated[i] || errs[i] != nil {
-			waits[due[i].ID] = errs[i]
+		if why[i] != nil {
+			waits[due[i].ID] = why[i]
 		}
 	}
 	idle = plan.idle(waits)
@@ -373,8 +374,7 @@ func (p *prunePlan) idle(waits map[ID]error) func(Observed) bool {
 // clone returns a copy of a plan to try on it what would be taken out.
 func (p *prunePlan) clone() prunePlan {
 	c := *p
-	c.due, c.refused, c.staying, c.ending = slices.Clone(p.due), slices.Clone(p.refused), slices.Clone(p.staying), slices.Clone(p.ending)
-	c.foreground = maps.Clone(p.foreground)
+	c.due, c.staying, c.foreground = slices.Clone(p.due), slices.Clone(p.staying), maps.Clone(p.foreground)
 	return c
 }
 

@@ -36,7 +36,7 @@ type prunePlan struct {
 
 	waits     []Result              // what stays because it is needed, with ErrNeeded
 	waiting   []Observed            // what waits for pods, and what it needs
-	postponed []ID                  // of it, what isolates the pods of workloads that stay or end
+	postponed []Result              // of it, what isolates the pods of workloads that stay or end
 	podsOf    func(Observed) string // the pods for which what isolates them waits; nil: those that end
 
 	staying []Observed            // workloads that must be deleted: in their grace, or held
@@ -365,7 +365,7 @@ func (d *prunePlan) settle(s *standing, options PruneOptions, closing func(names
 			}
 			d.wait(o.ID, why)
 			if isolates {
-				d.postponed = append(d.postponed, o.ID)
+				d.postponed = append(d.postponed, Result{o.ID, Refused, why})
 			}
 			if isNamespace(kind) {
 				for _, inside := range d.within[o.ID.Name] {

@@ -72,13 +72,14 @@ func TestAUnitThatWaitsForAWorkloadDoesNotCount(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, program, policyKind, deploymentKind, configMapKind)
 	s.show(policyOf("a"), nil)
-	s.show(ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "a-web"}, dying)
+	web := ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "a-web"}
+	s.show(web, dying)
 	s.show(mapID("b-1"), nil)
-	s.ends(false)
+	s.serve(nil, map[string]error{"pods": apierrors.NewInternalError(ErrNotSynced)})
 	report, err := s.prune(PruneOptions{Complete: true, AllowEmpty: true, Guard: &Guard{Unit: byName, Absent: Limit{Count: 1}}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"configmaps b-1"}, s.deleted)
-	require.Equal(t, 1, report.Pending)
+	require.Equal(t, []Result{{policyOf("a"), Refused, neededBy(web)}}, report.Waiting)
 }
 
 // A unit counts from its first deletion on, for the window and once, however long its policy waits.
@@ -259,19 +260,24 @@ func TestPodsOfAWorkloadThatGoesInTheSameCallAreSeen(t *testing.T) {
 // The pods that an operator has made for an object of ours end with it, though the collector has not marked them yet.
 func TestPodsOfAnObjectThatIsWatchedEndWithIt(t *testing.T) {
 	t.Parallel()
+	const widget, policy, namespace = "example.com/v1 Widget w", "networking.k8s.io/v1 NetworkPolicy w", "v1 Namespace w"
+	owner := func(ends bool) []metav1.PartialObjectMetadata {
+		return []metav1.PartialObjectMetadata{ofServer("w", "", ends)}
+	}
 	for name, test := range map[string]struct {
-		widgets []metav1.PartialObjectMetadata
-		stays   bool
+		controller, resource string
+		there                []metav1.PartialObjectMetadata
+		stays                bool
 	}{
-		"it is gone":    {nil, true},
-		"it is deleted": {[]metav1.PartialObjectMetadata{ofServer("w", "", true)}, true},
-		"it stays":      {[]metav1.PartialObjectMetadata{ofServer("w", "", false)}, false},
+		"it is gone":                       {widget, "widgets", nil, true},
+		"it is deleted":                    {widget, "widgets", owner(true), true},
+		"it stays":                         {widget, "widgets", owner(false), false},
+		"its plural has a form of its own": {policy, "networkpolicies", owner(false), false},
+		"it is not in a namespace":         {namespace, "namespaces", nil, false},
 	} {
-		s := newStage(t, program, policyKind, widgetKind, configMapKind)
+		s := newStage(t, program, policyKind, widgetKind, configMapKind, schema.GroupKind{Kind: "Namespace"})
 		s.show(isolationID, nil)
-		s.serve(map[string][]metav1.PartialObjectMetadata{
-			"pods": {ofServer("web", "example.com/v1 Widget w", false)}, "widgets": test.widgets,
-		}, nil)
+		s.serve(map[string][]metav1.PartialObjectMetadata{"pods": {ofServer("web", test.controller, false)}, test.resource: test.there}, nil)
 		_, err := s.prune(whole)
 		require.NoError(t, err)
 		require.Equal(t, test.stays, len(s.deleted) == 0, name)

@@ -74,7 +74,7 @@ func Bounded[T any](ctx context.Context, read func(context.Context) (T, error)) 
 	within, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
 	defer cancel()
 	answer, err := read(within)
-	if err != nil && ctx.Err() == nil && context.Cause(within) == errNoAnswer { //nolint:errorlint // the cause itself
+	if err != nil && context.Cause(within) == errNoAnswer { //nolint:errorlint // the cause itself
 		err = fmt.Errorf("%w within %v: %w", errNoAnswer, limit.Round(time.Millisecond), err)
 	}
 	return answer, err

@@ -115,7 +115,7 @@ func (d *Database) inTurn(ctx context.Context, do func(*Tx) error) error {
 		case d.turn <- struct{}{}:
 			defer func() { <-d.turn }()
 		case <-ctx.Done():
-			return d.classify(fmt.Errorf("begin: %w", ctx.Err()))
+			return fmt.Errorf("begin: %w", ctx.Err())
 		}
 	}
 	return d.transact(ctx, d.writer, sql.TxOptions{}, d.lock, do)

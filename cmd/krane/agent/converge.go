@@ -234,6 +234,10 @@ func (c *converger) remove(ctx context.Context, e *entry) error {
 	if err := p.synced(); err != nil {
 		return err // an object that is not observed may be there
 	}
+	// Noted before: a pod that is asked for in what follows may end before the answer is here.
+	going := e.desired
+	going.ending = true
+	c.registry.set(e, going)
 	report, err := p.remove(ctx, c.belongings(e))
 	if err := foreign(report); err != nil {
 		return fmt.Errorf("%s: %w", e.key, err)

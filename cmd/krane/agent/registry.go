@@ -67,8 +67,8 @@ func (e *entry) unlock() { <-e.locked }
 type desired struct {
 	received bool
 	version  uint64
-	// apply is nil when the key must be absent, and gone is true once it is. Then ending is true while what isolates its
-	// pods is there.
+	// apply is nil when the key must be absent, and gone is true once it is. Ending is true from the first deletion on, while what
+	// isolates its pods is there.
 	apply        proto.Message
 	gone, ending bool
 	// deferred is a deletion that no proven list has confirmed yet.

@@ -179,6 +179,27 @@ func TestAnIngressPolicyIsKeptForPods(t *testing.T) {
 	}
 }
 
+// TestAPodThatEndsWhileItIsAskedForIsNotMissed. Its event comes before the answer, and finds what waits.
+func TestAPodThatEndsWhileItIsAskedForIsNotMissed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		policy := seen{kind: specs.PolicyKind, namespace: "shop", name: render.IngressPolicy("web"), id: "d", applied: true}
+		parts := seeing(t, policy, seen{kind: "Pod", namespace: "shop", name: "web-1", id: "d"})
+		key, noted := keyOf("shop", "web"), false
+		c := &converger{parts: parts, registry: newRegistry()}
+		e := c.registry.entry(key)
+		c.registry.set(e, desired{received: true, version: 7})
+		parts[render.Deployment].live.Client.(*fake.FakeMetadataClient).PrependReactor(
+			"list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				noted = c.registry.desired(key).ending
+				return false, nil, nil
+			})
+		require.NoError(t, c.remove(t.Context(), e))
+		require.True(t, noted)
+		require.Equal(t, desired{received: true, version: 7, gone: true, ending: true}, c.registry.desired(key))
+	})
+}
+
 // TestAPolicyOfItsOwnWaitsForNoPods, deleted or in no list: it may have let others in.
 func TestAPolicyOfItsOwnWaitsForNoPods(t *testing.T) {
 	t.Parallel()
